@@ -19,6 +19,7 @@ use crate::{
     info::InfoOptions,
     limits::Limits,
     report::ReportOptions,
+    schema::SchemaOptions,
     source::Meanwhile,
     tree::TreeOptions,
     verify::VerifyOptions,
@@ -36,7 +37,8 @@ use crate::{
         Exit codes:\n  \
         0  the trace was read to its end, or as far as --head wanted; verify: it keeps the rules \
         of the format\n  \
-        1  the trace is damaged, ends early, or breaks a rule; what was readable was shown\n  \
+        1  the trace is damaged, ends early, or breaks a rule; what was readable was shown; \
+        schema diff: a change is breaking\n  \
         2  wrong use, or a file cannot be opened, read or written\n  \
         3  convert: events or values are missing in the result that its format has a place for"
 )]
@@ -219,6 +221,14 @@ pub(crate) enum Command {
         #[command(flatten)]
         options: TopOptions,
     },
+    /// Show the event types of a trace or of a build, with their fields
+    ///
+    /// The text is that of nettrace.schema, which the test of schema_lock! writes and compares:
+    /// sorted, the same for equal types.
+    Schema {
+        #[command(flatten)]
+        options: SchemaOptions,
+    },
     /// Print the completion script for a shell
     Completions {
         /// Which shell
@@ -239,7 +249,7 @@ impl Command {
             | Self::Verify { traces, .. }
             | Self::Merge { traces, .. }
             | Self::Convert { traces, .. } => Some(&traces.files),
-            Self::Completions { .. } => None,
+            Self::Schema { .. } | Self::Completions { .. } => None,
             #[cfg(unix)]
             Self::Ps
             | Self::Collect { .. }

@@ -74,6 +74,13 @@ pub(crate) enum Failure {
     #[cfg(feature = "parquet")]
     #[error("the trace does not say its host, by a key-value host.name: add --host NAME")]
     NoHost,
+    /// A file of schemas cannot be read: its name and the line.
+    #[error("{0}")]
+    Schema(String),
+    /// So many changes of schemas break what reads them. They were shown.
+    #[error("{0} change{s} break{n} what reads these events", s = if *.0 == 1 { "" } else { "s" },
+        n = if *.0 == 1 { "s" } else { "" })]
+    Differs(usize),
     /// `view` cannot serve, or cannot open what it made.
     #[error("{0}")]
     Browser(String),
@@ -145,6 +152,7 @@ impl Failure {
             | Self::Foreign(..)
             | Self::OneOf(..)
             | Self::Cut(_)
+            | Self::Differs(_)
             | Self::Unsound(..)
             | Self::Format(_)
             | Self::TooMuch(..) => 1,
@@ -156,6 +164,7 @@ impl Failure {
             | Self::OnlyFlameGraphs(_)
             | Self::NeedsFolder(_)
             | Self::NotInHeph(_)
+            | Self::Schema(_)
             | Self::NothingMoreInHeph => 2,
             #[cfg(feature = "parquet")]
             Self::OnlyTables(_) | Self::NoHost => 2,

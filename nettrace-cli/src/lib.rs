@@ -45,6 +45,7 @@ mod nanoseconds;
 mod output;
 mod payload;
 mod report;
+mod schema;
 mod seconds;
 mod source;
 mod spelling;
@@ -231,9 +232,9 @@ fn read(
 
 /// Runs a command that reads no trace.
 fn run_live(args: Args, out: &mut Output) -> Result<(), Failure> {
-    #[cfg(unix)]
     let limits = args.limits;
     match args.command {
+        Command::Schema { options } => schema::run(&options, limits, out),
         #[cfg(unix)]
         Command::Ps => live::ps(out),
         #[cfg(unix)]

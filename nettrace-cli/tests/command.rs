@@ -460,6 +460,9 @@ fn names_of_a_trace_cannot_steer_a_terminal() {
         vec!["verify", "-", "--reference"],
         vec!["report", "-", "-o", "-"],
         vec!["merge", "-", "-o", "none"],
+        vec!["schema", "-"],
+        vec!["schema", "-", "--json"],
+        vec!["schema", "-", "--md"],
     ];
     let texts = ["jsonl", "csv", "chrome", "speedscope", "firefox", "folded", "flamegraph"];
     commands.extend(texts.map(|to| vec!["convert", "-", "-", "--to", to]));

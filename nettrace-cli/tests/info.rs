@@ -1,6 +1,8 @@
 //! `nettrace info --json` and `verify --json`. The tests count every number again in another way.
+//! And `nettrace schema`.
 
 mod program;
+mod schema;
 mod spans;
 
 use std::collections::BTreeMap;

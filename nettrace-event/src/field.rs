@@ -49,6 +49,9 @@ pub trait TraceField<As = Natural> {
     /// The type of the field in this encoding.
     const TYPE: FieldType;
 
+    /// Whether this is a [`Secret`](crate::Secret), or may hold one.
+    const IS_SECRET: bool = false;
+
     /// Passes the value to an encoder, in the form that [`TYPE`](Self::TYPE) states.
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E);
 

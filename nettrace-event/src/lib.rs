@@ -79,6 +79,8 @@
 //! * `std` (default): `SystemTime`, `HashMap`, paths and system strings as fields
 //! * `alloc` (part of `std`): the types that allocate
 //! * `uuid`: `uuid::Uuid`
+//! * `schema`: schemas as text, and what differs between them: the module `lock`. For tools.
+//! * `schema_lock`: with `schema_lock!`. The derives tell it of their types. For tests.
 //! * `any_encoder`: events can be encoded by an encoder behind a pointer. For backends.
 //!
 //! Without `std` the crate does not use the standard library.
@@ -102,6 +104,8 @@ mod event;
 pub mod example;
 mod field;
 pub mod label;
+#[cfg(feature = "schema")]
+pub mod lock;
 pub mod payload;
 mod recorder;
 pub mod registry;
@@ -141,6 +145,38 @@ pub mod traits {
 #[doc(hidden)]
 pub mod __private {
     pub use crate::*;
+}
+
+/// For the code of derives: lists event types, with what the doc comments of their fields say.
+#[cfg(feature = "schema_lock")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __declare_types {
+    ($($ty:ident [$($meaning:literal),*])*) => {
+        $(const _: () = {
+            #[$crate::lock::declared::linkme::distributed_slice(
+                $crate::lock::declared::DECLARED
+            )]
+            #[linkme(crate = $crate::lock::declared::linkme)]
+            static __DECLARED: $crate::lock::declared::Declared =
+                $crate::lock::declared::Declared {
+                    ty: &$ty,
+                    package: match ::core::option_env!("CARGO_PKG_NAME") {
+                        ::core::option::Option::Some(package) => package,
+                        ::core::option::Option::None => "",
+                    },
+                    meanings: &[$($meaning),*],
+                };
+        };)*
+    };
+}
+
+/// For the code of derives.
+#[cfg(not(feature = "schema_lock"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __declare_types {
+    ($($any:tt)*) => {};
 }
 
 /// The README, so that the tests compile its example.

@@ -8,6 +8,7 @@ mod derived;
 use core::fmt;
 
 pub use self::derived::derived_id;
+use crate::field::TraceField;
 
 /// Severity of an event: a number, of which 0 to 5 have names.
 ///
@@ -247,6 +248,8 @@ pub struct FieldSchema {
     pub tag: u16,
     /// The field's role in its event.
     pub role: FieldRole,
+    /// Whether the value is a [`Secret`](crate::Secret), of which only a part is recorded.
+    pub is_secret: bool,
     /// Further key-value pairs about the field (EventHeader only, as attributes of the field's
     /// name).
     pub key_values: &'static [(&'static str, &'static str)],
@@ -269,8 +272,14 @@ impl FieldSchema {
             format: FieldFormat::Default,
             tag: 0,
             role: FieldRole::Value,
+            is_secret: false,
             key_values: &[],
         }
+    }
+
+    /// A part of a value that has parts.
+    pub(crate) const fn of<T: TraceField<As>, As>(name: &'static str) -> Self {
+        Self { is_secret: T::IS_SECRET, ..Self::new(name, T::TYPE) }
     }
 }
 

@@ -119,6 +119,7 @@ impl<T, Recorded> fmt::Debug for Secret<T, Recorded> {
 
 impl<T> TraceField for Secret<T> {
     const TYPE: FieldType = FieldType::Str(StrEncoding::Utf16);
+    const IS_SECRET: bool = true;
 
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         encoder.str(MASK, StrEncoding::Utf16);
@@ -127,6 +128,7 @@ impl<T> TraceField for Secret<T> {
 
 impl<T: AsRef<[u8]>> TraceField for Secret<T, Length> {
     const TYPE: FieldType = FieldType::U64;
+    const IS_SECRET: bool = true;
 
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         encoder.u64(self.value.as_ref().len() as u64);
@@ -135,6 +137,7 @@ impl<T: AsRef<[u8]>> TraceField for Secret<T, Length> {
 
 impl<T: TraceField> TraceField for Secret<T, Hashed> {
     const TYPE: FieldType = FieldType::Str(StrEncoding::Utf16);
+    const IS_SECRET: bool = true;
 
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         #[cfg(feature = "std")]

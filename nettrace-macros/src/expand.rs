@@ -47,6 +47,10 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
         let assertion = assertion(span, &condition, message);
         quote!(const _: () = { #assertion };)
     });
+    let declared = events.iter().enumerate().map(|(at, event)| {
+        let (ty, meanings) = (type_ident(at), event.fields.iter().map(|value| &value.meaning));
+        quote!(#ty [#(#meanings),*])
+    });
     let event_type = event_type_body(events);
     let encode = encode_body(container, events, &private);
     let encoder = encoder_ident();
@@ -70,6 +74,7 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
 
             #(#statics)*
             #distinct
+            #private::__declare_types!(#(#declared)*);
 
             #[automatically_derived]
             impl #impl_generics #private::TraceEvent for #ident #type_generics #where_clause {
@@ -117,6 +122,10 @@ pub(crate) fn field_schemas(values: &[Value<'_>], private: &TokenStream) -> Vec<
             }
             _ => described.clone(),
         };
+        let is_secret = match value.encoding {
+            Encoding::Natural => quote_spanned!(span=> #implementation::IS_SECRET),
+            _ => quote!(false),
+        };
         let format = match &value.format {
             None => quote!(#private::FieldFormat::Default),
             Some(format) => checked_format(value, format, &described, private),
@@ -128,6 +137,7 @@ pub(crate) fn field_schemas(values: &[Value<'_>], private: &TokenStream) -> Vec<
                 format: #format,
                 tag: #tag,
                 role: #private::FieldRole::#role,
+                is_secret: #is_secret,
                 key_values: #key_values,
             }
         }

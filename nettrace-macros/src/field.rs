@@ -97,6 +97,8 @@ fn transparent(container: &Container<'_>, value: &Value<'_>, errors: &mut Errors
         bounds,
         &quote! {
             const TYPE: #private::FieldType = <#ty as #private::TraceField<__As>>::TYPE;
+            const IS_SECRET: ::core::primitive::bool =
+                <#ty as #private::TraceField<__As>>::IS_SECRET;
 
             #[inline(always)]
             fn encode_field<__Encoder: #private::PayloadEncoder>(&self, #encoder: &mut __Encoder) {

@@ -54,6 +54,8 @@ pub(crate) struct Value<'a> {
     pub(crate) tag: TokenStream,
     pub(crate) role: &'static str,
     pub(crate) key_values: Vec<(LitStr, LitStr)>,
+    /// The first paragraph of its doc comment, or nothing.
+    pub(crate) meaning: String,
 }
 
 /// How a field is shown: a variant of `nettrace_event::FieldFormat`.
@@ -331,6 +333,7 @@ fn value<'a>(field: &'a Field<'_>, derive: Derive, errors: &mut Errors) -> Value
         tag: attrs.number("tag", 0, 65_535, errors).map_or_else(|| quote!(0), |(_, tag)| tag),
         role,
         key_values: attrs.pairs("key_values", errors),
+        meaning: doc_comment(&field.node.attrs).map_or_else(String::new, |text| text.value()),
     }
 }
 
@@ -405,7 +408,7 @@ fn refuse_clashes(events: &[Event<'_>], errors: &mut Errors) {
     }
 }
 
-/// The first paragraph of a doc comment.
+/// The first paragraph of a doc comment. `None` also if it cannot be in a trace.
 fn doc_comment(attributes: &[syn::Attribute]) -> Option<LitStr> {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         syn::Meta::NameValue(meta) if meta.path.is_ident("doc") => string_literal(&meta.value),

@@ -160,6 +160,9 @@ pub use nettrace_event::{
     secret,
     traits::{TraceEvent, TraceField},
 };
+#[cfg(feature = "schema_lock")]
+#[doc(inline)]
+pub use nettrace_event::{lock, schema_lock};
 pub use nettrace_format::{Format, FormatError, content::Label, v6::BlockKind};
 pub use nettrace_macros::{TraceEvent, TraceField, TraceSpan, traced};
 

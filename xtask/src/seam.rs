@@ -38,6 +38,7 @@ const SEAMS: &[(&str, &str)] = &[
 /// in a program with the setuid bit.
 const READERS: &[(&str, &str)] = &[
     ("nettrace-writer/src/process/environment.rs", "asks whose environment it is"),
+    ("nettrace-event/src/lock/check.rs", "in the test that `schema_lock!` makes"),
     ("nettrace-views/src/text/color.rs", "NO_COLOR decides about colors and nothing else"),
     ("nettrace-writer/src/mutant.rs", "in models and mutants alone"),
     ("nettrace-metrics/src/mutant.rs", "in models and mutants alone"),

@@ -214,3 +214,7 @@ async fn serve(args: &Args, store: Store) -> Result<Load, Box<dyn Error>> {
     server.await??;
     Ok(load)
 }
+
+// What dashboards may depend on: the service's own events, and those of its requests.
+#[cfg(test)]
+nettrace_writer::schema_lock!(|lock| lock.package("nettrace-tower"));

@@ -44,7 +44,7 @@ struct Entry<K, V>(core::marker::PhantomData<(K, V)>);
 
 impl<K: TraceField, V: TraceField> Entry<K, V> {
     const FIELDS: &'static [FieldSchema] =
-        &[FieldSchema::new("Key", K::TYPE), FieldSchema::new("Value", V::TYPE)];
+        &[FieldSchema::of::<K, _>("Key"), FieldSchema::of::<V, _>("Value")];
     const TYPE: FieldType = FieldType::Object(Self::FIELDS);
     const MAP: FieldType = FieldType::Array(&Self::TYPE, ArrayLayout::Counted);
 

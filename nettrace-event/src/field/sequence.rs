@@ -11,6 +11,7 @@ use crate::{
 
 impl<As, T: TraceField<As>> TraceField<As> for [T] {
     const TYPE: FieldType = FieldType::Array(&T::TYPE, ArrayLayout::Counted);
+    const IS_SECRET: bool = T::IS_SECRET;
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
@@ -23,6 +24,7 @@ impl<As, T: TraceField<As>> TraceField<As> for [T] {
 #[cfg(feature = "alloc")]
 impl<As, T: TraceField<As>> TraceField<As> for Vec<T> {
     const TYPE: FieldType = <[T] as TraceField<As>>::TYPE;
+    const IS_SECRET: bool = T::IS_SECRET;
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
@@ -34,6 +36,7 @@ impl<As, T: TraceField<As>> TraceField<As> for Vec<T> {
 /// fixed-length array; it is stored as a counted one.
 impl<As, T: TraceField<As>, const N: usize> TraceField<As> for [T; N] {
     const TYPE: FieldType = FieldType::Array(&T::TYPE, layout_of::<N>());
+    const IS_SECRET: bool = T::IS_SECRET;
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
@@ -46,6 +49,7 @@ impl<As, T: TraceField<As>, const N: usize> TraceField<As> for [T; N] {
 
 impl<As, T: TraceField<As>> TraceField<As> for Option<T> {
     const TYPE: FieldType = FieldType::Option(&T::TYPE);
+    const IS_SECRET: bool = T::IS_SECRET;
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
@@ -63,6 +67,7 @@ macro_rules! transparent {
         $(#[$cfg])*
         impl<As, T: TraceField<As> + ?Sized> TraceField<As> for $ty {
             const TYPE: FieldType = T::TYPE;
+            const IS_SECRET: bool = T::IS_SECRET;
 
             #[inline(always)]
             fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
@@ -83,6 +88,7 @@ transparent! {
 #[cfg(feature = "alloc")]
 impl<As, T: TraceField<As> + ToOwned + ?Sized> TraceField<As> for Cow<'_, T> {
     const TYPE: FieldType = T::TYPE;
+    const IS_SECRET: bool = T::IS_SECRET;
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {

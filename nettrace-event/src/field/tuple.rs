@@ -11,7 +11,7 @@ macro_rules! tuple {
     ($($($ty:ident $index:tt),+;)+) => {$(
         impl<As, $($ty: TraceField<As>),+> TraceField<As> for ($($ty,)+) {
             const TYPE: FieldType = FieldType::Object(&[
-                $(FieldSchema::new(stringify!($index), <$ty as TraceField<As>>::TYPE)),+
+                $(FieldSchema::of::<$ty, As>(stringify!($index))),+
             ]);
 
             #[inline(always)]

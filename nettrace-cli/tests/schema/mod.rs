@@ -1,0 +1,195 @@
+//! `nettrace schema`: types of the code beside the same types of a trace.
+
+use std::{fs, path::Path, time::Duration};
+
+use nettrace_writer::{
+    Emit, Secret, Session, TraceEvent, TraceSpan,
+    lock::{Catalogue, FIRST_LINE},
+    sink::MemorySink,
+    traced,
+};
+use serde_json::Value;
+use testkit::reference::dotnet_traces;
+
+use crate::program::{nettrace, stderr, stdout};
+
+#[derive(TraceEvent)]
+#[trace_event(
+    provider = "Schema-Shop",
+    provider_guid = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
+    version = 3,
+    keywords = 0x11,
+    level = Warning,
+    message = "{url}: {status}",
+    key_values = [("team", "web")]
+)]
+/// A request was answered.
+struct Answered<'a> {
+    /// The path.
+    url: &'a str,
+    status: u16,
+    #[trace_event(encoding = utf8)]
+    agent: &'a str,
+    #[trace_event(encoding = utf16_nul)]
+    host: &'a str,
+    took: Duration,
+    customer: Option<Secret<&'a str>>,
+    parts: Vec<(u8, i128)>,
+    three: [f32; 3],
+    #[trace_event(encoding = rel_loc)]
+    numbers: Vec<u32>,
+    #[trace_event(encoding = utf8_data_loc)]
+    body: &'a str,
+    from: std::net::IpAddr,
+    letter: char,
+    #[trace_event(encoding = varint)]
+    count: u64,
+    flag: bool,
+    lists: Vec<Vec<String>>,
+    maybe: Option<Vec<Option<u8>>>,
+}
+
+#[derive(TraceSpan)]
+#[trace_event(provider = "Schema-Shop")]
+struct Load {
+    page: u64,
+}
+
+#[traced(provider = "Schema-Shop", fields = [cart])]
+fn check_out(cart: u64) {
+    let _ = cart;
+}
+
+/// The trace, and what the build says of it.
+fn trace_and_build() -> (Vec<u8>, Catalogue) {
+    let memory = MemorySink::new();
+    let session = Session::builder().sink(memory.clone()).provider("Schema-Shop").start().unwrap();
+    Answered {
+        url: "/cart",
+        status: 200,
+        agent: "curl",
+        host: "shop",
+        took: Duration::from_millis(3),
+        customer: Some(Secret::new("Ada")),
+        parts: vec![(1, 2)],
+        three: [1.0; 3],
+        numbers: vec![7],
+        body: "{}",
+        from: [127, 0, 0, 1].into(),
+        letter: 'x',
+        count: 9,
+        flag: true,
+        lists: Vec::new(),
+        maybe: None,
+    }
+    .emit();
+    drop(Load { page: 7 }.start());
+    check_out(1);
+    session.finish().unwrap();
+    let mut build = Catalogue::of_packages(&["nettrace-cli"]);
+    build.events.retain(|event| event.provider == "Schema-Shop");
+    (memory.bytes(), build)
+}
+
+fn run(args: &[&str]) -> (i32, String, String) {
+    let output = nettrace(args, b"");
+    (output.status.code().unwrap(), stdout(&output).to_owned(), stderr(&output).to_owned())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_trace_has_the_types_of_the_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, build) = trace_and_build();
+    let [trace_path, lock_path, other_path] =
+        ["t.nettrace", "nettrace.schema", "other.schema"].map(|name| folder.path().join(name));
+    fs::write(&trace_path, &trace).unwrap();
+    fs::write(&lock_path, format!("{FIRST_LINE}\n{build}")).unwrap();
+
+    let (code, shown, said) = run(&["schema", text(&trace_path)]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert!(shown.contains("key nettrace.type.took \"Duration\""), "{shown}");
+    let of_trace: Catalogue = shown.parse().unwrap();
+    assert_eq!(of_trace.stored(), build.stored());
+    // Standard input, and the file of a build.
+    assert_eq!(stdout(&nettrace(&["schema", "-"], &trace)), shown);
+    let (code, of_lock, _) = run(&["schema", text(&lock_path)]);
+    assert_eq!((code, of_lock.parse::<Catalogue>().unwrap()), (0, build.clone()));
+
+    for (old, new) in [(&lock_path, &trace_path), (&trace_path, &lock_path)] {
+        assert_eq!(
+            run(&["schema", "diff", text(old), text(new)]),
+            (0, String::new(), String::new())
+        );
+    }
+    // What the trace has no events of is no change; what it has otherwise is one.
+    let more = format!("{FIRST_LINE}\n{build}\nprovider Other\nevent Never\n  version 0\n  id 3\n");
+    let more = more.replace("status u16", "status u32").replace("level warning", "level error");
+    fs::write(&other_path, more).unwrap();
+    let (code, shown, said) = run(&["schema", "diff", text(&other_path), text(&trace_path)]);
+    let expected = "\
+        breaking    Schema-Shop/Answered  field `status` is `u16`, it was `u32`; write \
+        `version = 4`\n\
+        warning     Schema-Shop/Answered  level warning, it was error\n";
+    assert_eq!((code, shown.as_str()), (1, expected));
+    assert_eq!(said, "nettrace: 1 change breaks what reads these events\n");
+    let (code, shown, _) = run(&["schema", "diff", text(&lock_path), text(&other_path), "--json"]);
+    let rows: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((code, rows.as_array().unwrap().len()), (1, 3), "{rows}");
+    assert_eq!(rows[0]["event"], "Other/Never");
+    assert_eq!(rows[1]["verdict"], "breaking");
+}
+
+#[test]
+fn json_and_markdown_are_of_the_same_types() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, build) = trace_and_build();
+    let path = folder.path().join("nettrace.schema");
+    fs::write(&path, format!("{FIRST_LINE}\n{build}")).unwrap();
+    let rows: Value = serde_json::from_str(&run(&["schema", text(&path), "--json"]).1).unwrap();
+    let answered = rows.as_array().unwrap().iter().find(|row| row["name"] == "Answered").unwrap();
+    assert_eq!((&answered["version"], &answered["level"]), (&3.into(), &3.into()));
+    assert_eq!(answered["meaning"], "A request was answered.");
+    assert_eq!(answered["fields"][0]["meaning"], "The path.");
+    assert_eq!(
+        (&answered["fields"][5]["type"], &answered["fields"][5]["secret"]),
+        (&"text?".into(), &true.into())
+    );
+    let page = run(&["schema", text(&path), "--md"]).1;
+    assert!(
+        page.contains("## Answered\n\nA request was answered.\n\nId 47788, version 3"),
+        "{page}"
+    );
+    assert!(page.contains("| url | text | The path. |\n| status | u16 |  |"), "{page}");
+}
+
+#[test]
+fn a_damaged_trace_shows_what_is_readable_and_a_damaged_file_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, build) = trace_and_build();
+    let path = folder.path().join("t");
+    fs::write(&path, &trace[..trace.len() - 30]).unwrap();
+    let (code, shown, said) = run(&["schema", text(&path)]);
+    assert_eq!((code, shown.parse::<Catalogue>().unwrap().stored()), (1, build.stored()), "{said}");
+    fs::write(&path, format!("{FIRST_LINE}\nevent X\n")).unwrap();
+    let (code, shown, said) = run(&["schema", text(&path)]);
+    assert_eq!((code, shown.as_str()), (2, ""));
+    assert!(said.ends_with("line 2: an event comes before a provider\n"), "{said}");
+    let (code, _, said) = run(&["schema", "diff", text(&path), "no such file"]);
+    assert_eq!(code, 2, "{said}");
+}
+
+/// Traces of .NET, whose metadata have other types and more events of one name.
+#[test]
+fn traces_of_dotnet_differ_from_themselves_in_nothing() {
+    for path in dotnet_traces() {
+        let (_, shown, _) = run(&["schema", text(&path)]);
+        let catalogue: Catalogue = shown.parse().unwrap();
+        assert!(!catalogue.events.is_empty(), "{}", path.display());
+        let (_, differs, _) = run(&["schema", "diff", text(&path), text(&path)]);
+        assert_eq!(differs, "", "{}", path.display());
+    }
+}

@@ -1,0 +1,162 @@
+//! The schemas of a package's events, kept in its repository: what dashboards, alerts and queries
+//! depend on.
+//!
+//! `schema_lock!` makes a test that compares the events of the code with the
+//! file `nettrace.schema`, which has one of every derived event and traced function. If they
+//! differ, the test fails and says what the change does to those who read traces:
+//!
+//! | change | verdict |
+//! |---|---|
+//! | an event is added | compatible |
+//! | a field is appended | compatible |
+//! | `version` grows, whatever else changes | compatible |
+//! | level or keywords change | warning: filters select other events |
+//! | the unit or another key-value changes | warning |
+//! | an event or a field is removed or renamed | breaking |
+//! | a field gets another type, or another place | breaking |
+//! | the opcode, the id or the provider's GUID changes | breaking |
+//! | `version` shrinks | breaking |
+//! | a secret is recorded as it is | breaking |
+//! | a description, a message or the module changes | note: the test passes |
+//!
+//! `NETTRACE_SCHEMA=accept cargo test` writes the file, unless a change is breaking. Write
+//! `version = 2` in the event's `#[trace_event(…)]` then: readers tell versions apart, and both may
+//! be in one service and in one trace. `NETTRACE_SCHEMA=break cargo test` writes the file whatever
+//! has changed.
+//!
+//! # Ids
+//!
+//! An event without `id = …` has an id that is a hash of its name. So a new name is a new id. To
+//! keep it, write the old one into the attribute; the test says which. Two events of a provider can
+//! want the same id. The one that is emitted first gets it, and the file says so at both: give one
+//! of them another.
+
+mod changes;
+#[cfg(feature = "schema_lock")]
+mod check;
+#[cfg(feature = "schema_lock")]
+#[doc(hidden)]
+pub mod declared;
+mod text;
+mod ty;
+
+use alloc::{string::String, vec::Vec};
+
+#[cfg(feature = "schema_lock")]
+pub use self::check::Lock;
+pub use self::{
+    changes::{Change, Verdict, changes},
+    text::{FIRST_LINE, ParseError},
+    ty::Type,
+};
+
+/// The schemas of events, in the order of their providers and names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalogue {
+    /// The events, sorted.
+    pub events: Vec<Event>,
+}
+
+/// What a catalogue says of an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Event {
+    /// The provider's name.
+    pub provider: String,
+    /// The event's name.
+    pub name: String,
+    /// The version of its fields.
+    pub version: u32,
+    /// The path of the module that has it. Empty if it is not known.
+    pub module: String,
+    /// The id that it wants, or has in a trace.
+    pub id: u32,
+    /// Whether the author gave the id. `None` if it is not known.
+    pub id_is_given: Option<bool>,
+    /// The provider's GUID in the byte order of RFC 4122, if it was given.
+    pub guid: Option<[u8; 16]>,
+    /// The provider group of tracepoints.
+    pub group: Option<String>,
+    /// The level, by its number.
+    pub level: u8,
+    /// The keywords.
+    pub keywords: u64,
+    /// The opcode, unless the name implies it.
+    pub opcode: Option<u8>,
+    /// The tag of tracepoints.
+    pub tag: u16,
+    /// The message template.
+    pub message: Option<String>,
+    /// What its doc comment or `description = …` says.
+    pub meaning: Option<String>,
+    /// Key-values, sorted.
+    pub keys: Vec<(String, String)>,
+    /// The fields, in order.
+    pub fields: Vec<Field>,
+}
+
+/// What a catalogue says of a field.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// Whether it is a [`Secret`](crate::Secret).
+    pub is_secret: bool,
+    /// What its doc comment says.
+    pub meaning: Option<String>,
+    /// Key-values, sorted: a `unit`, for instance.
+    pub keys: Vec<(String, String)>,
+}
+
+impl Field {
+    fn stored(&self) -> Self {
+        let (name, ty) = (self.name.clone(), self.ty.stored());
+        Self { name, ty, is_secret: false, meaning: None, keys: Vec::new() }
+    }
+}
+
+impl Catalogue {
+    /// A catalogue of these events, sorted.
+    #[must_use]
+    pub fn new(mut events: Vec<Event>) -> Self {
+        events.iter_mut().for_each(|event| {
+            event.keys.sort();
+            event.fields.iter_mut().for_each(|field| field.keys.sort());
+        });
+        events.sort();
+        events.dedup();
+        Self { events }
+    }
+
+    /// What a trace can say of the events: not which fields are secret, what they mean, or whether
+    /// an id was given. An id that several events want is 0: who has it is not known.
+    #[must_use]
+    pub fn stored(&self) -> Self {
+        let stored = |event: &Event| Event {
+            id: if self.same_id(event).next().is_some() { 0 } else { event.id },
+            id_is_given: None,
+            group: None,
+            tag: 0,
+            // A trace states types of Rust that its own types do not tell.
+            keys: event
+                .keys
+                .iter()
+                .filter(|(key, _)| !key.starts_with("nettrace.type."))
+                .cloned()
+                .collect(),
+            fields: event.fields.iter().map(Field::stored).collect(),
+            ..event.clone()
+        };
+        Self::new(self.events.iter().map(stored).collect())
+    }
+
+    /// The other events of the provider that want the same id. Who is emitted first gets it.
+    fn same_id<'a>(&'a self, event: &'a Event) -> impl Iterator<Item = &'a Event> {
+        self.events.iter().filter(move |other| {
+            !core::ptr::eq(*other, event)
+                && other.id_is_given == Some(false)
+                && (&other.provider, other.id) == (&event.provider, event.id)
+        })
+    }
+}

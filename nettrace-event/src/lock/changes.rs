@@ -1,0 +1,291 @@
+//! What differs between two catalogues, and what that does to those who read traces.
+
+use alloc::{
+    format,
+    string::{String, ToString as _},
+    vec::Vec,
+};
+use core::fmt;
+
+use crate::lock::{Catalogue, Event, Field, text::level};
+
+/// What a change does to those who read traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// Nothing.
+    Note,
+    /// What worked goes on to work.
+    Compatible,
+    /// Filters select other events, or values mean something else.
+    Warning,
+    /// Queries, dashboards and alerts stop working, or show something else.
+    Breaking,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Note => "note",
+            Self::Compatible => "compatible",
+            Self::Warning => "warning",
+            Self::Breaking => "breaking",
+        })
+    }
+}
+
+/// A difference between two catalogues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What it does to readers.
+    pub verdict: Verdict,
+    /// The event: its provider and its name.
+    pub event: String,
+    /// What has changed.
+    pub what: String,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.verdict, self.event, self.what)
+    }
+}
+
+/// What has changed, by events and in their order.
+///
+/// ```
+/// use nettrace_event::lock::{Catalogue, Verdict, changes};
+///
+/// let sale = "provider Shop\nevent Sale\n  version 0\n  id 7 given\n  field cents u32\n";
+/// let old: Catalogue = sale.parse()?;
+/// let new: Catalogue = sale.replace("u32", "u64").parse()?;
+/// let [change] = &changes(&old, &new)[..] else { panic!() };
+/// assert_eq!(change.verdict, Verdict::Breaking);
+/// assert_eq!(change.what, "field `cents` is `u64`, it was `u32`; write `version = 1`");
+///
+/// let new: Catalogue = new.to_string().replace("version 0", "version 1").parse()?;
+/// assert_eq!(changes(&old, &new)[0].verdict, Verdict::Compatible);
+/// # Ok::<(), nettrace_event::lock::ParseError>(())
+/// ```
+#[must_use]
+pub fn changes(old: &Catalogue, new: &Catalogue) -> Vec<Change> {
+    let (pairs, gone, added) = pair(old, new);
+    let mut changes = Vec::new();
+    for (old, new) in pairs.into_iter().filter(|(old, new)| old != new) {
+        Of { old, new, changes: &mut changes }.all();
+    }
+    for event in gone {
+        let what = "the event is gone".to_string();
+        changes.push(Change { verdict: Verdict::Breaking, event: called(event), what });
+    }
+    for event in added {
+        let what = format!("new, version {}", event.version);
+        changes.push(Change { verdict: Verdict::Compatible, event: called(event), what });
+    }
+    changes.sort_by(|a, b| a.event.cmp(&b.event));
+    changes
+}
+
+fn called(event: &Event) -> String {
+    format!("{}/{}", event.provider, event.name)
+}
+
+/// Whether an old event is a new one.
+type Rule<'a> = &'a dyn Fn(&Event, &Event) -> bool;
+
+type Pairs<'a> = Vec<(&'a Event, &'a Event)>;
+
+/// Finds which old event is which new one. Returns what is left of both, too.
+fn pair<'a>(old: &'a Catalogue, new: &'a Catalogue) -> (Pairs<'a>, Vec<&'a Event>, Vec<&'a Event>) {
+    let mut pairs = Vec::new();
+    let mut old: Vec<_> = old.events.iter().collect();
+    let mut new: Vec<_> = new.events.iter().collect();
+    let named = |a: &Event, b: &Event| (&a.provider, &a.name) == (&b.provider, &b.name);
+    // The first rule that holds decides.
+    let rules: [Rule<'_>; 6] = [
+        &|a, b| a == b,
+        &|a, b| {
+            named(a, b) && (a.version, &a.module, &a.fields) == (b.version, &b.module, &b.fields)
+        },
+        &|a, b| named(a, b) && (a.version, &a.module) == (b.version, &b.module),
+        &|a, b| named(a, b) && a.version == b.version,
+        &|a, b| named(a, b),
+        // It has another name, or another provider.
+        &|a, b| {
+            let is_in_place = (&a.provider, &a.module) == (&b.provider, &b.module);
+            let is_named = a.name == b.name && a.module == b.module;
+            !a.module.is_empty() && a.fields == b.fields && (is_in_place || is_named)
+        },
+    ];
+    for rule in rules {
+        old.retain(|a| {
+            let Some(at) = new.iter().position(|b| rule(a, b)) else { return true };
+            pairs.push((*a, new.remove(at)));
+            false
+        });
+    }
+    (pairs, old, new)
+}
+
+/// The changes of one event.
+struct Of<'a> {
+    old: &'a Event,
+    new: &'a Event,
+    changes: &'a mut Vec<Change>,
+}
+
+impl Of<'_> {
+    fn add(&mut self, verdict: Verdict, what: String) {
+        let event = called(self.old);
+        // A new version is a new contract.
+        let is_new = self.new.version > self.old.version;
+        let verdict = if is_new { verdict.min(Verdict::Compatible) } else { verdict };
+        self.changes.push(Change { verdict, event, what });
+    }
+
+    /// A change after which readers need to tell the events from those before.
+    fn breaks(&mut self, what: &str) {
+        let needs_version = self.new.version == self.old.version;
+        let advice = match needs_version {
+            true => format!("; write `version = {}`", self.new.version + 1),
+            false => String::new(),
+        };
+        self.add(Verdict::Breaking, format!("{what}{advice}"));
+    }
+
+    fn all(&mut self) {
+        let (old, new) = (self.old, self.new);
+        if new.version != old.version {
+            let verdict = match new.version > old.version {
+                true => Verdict::Compatible,
+                false => Verdict::Breaking,
+            };
+            self.add(verdict, format!("version {}, it was {}", new.version, old.version));
+        }
+        self.names();
+        self.fields();
+        if new.level != old.level {
+            let levels = (level(new.level), level(old.level));
+            self.add(Verdict::Warning, format!("level {}, it was {}", levels.0, levels.1));
+        }
+        if new.keywords != old.keywords {
+            let what = format!("keywords {:#x}, they were {:#x}", new.keywords, old.keywords);
+            self.add(Verdict::Warning, what);
+        }
+        if new.opcode != old.opcode {
+            let shown = |opcode: Option<u8>| opcode.map_or("none".into(), |it| it.to_string());
+            self.breaks(&format!("opcode {}, it was {}", shown(new.opcode), shown(old.opcode)));
+        }
+        self.keys("", &old.keys, &new.keys);
+        let notes = [
+            ("message", old.message != new.message),
+            ("meaning", old.meaning != new.meaning),
+            ("module", old.module != new.module),
+            ("tag", old.tag != new.tag),
+            ("group", old.group != new.group),
+        ];
+        for (what, _) in notes.into_iter().filter(|(_, has_changed)| *has_changed) {
+            self.add(Verdict::Note, format!("another {what}"));
+        }
+    }
+
+    fn names(&mut self) {
+        let (old, new) = (self.old, self.new);
+        if new.provider != old.provider {
+            self.add(Verdict::Breaking, format!("the provider is now `{}`", new.provider));
+        }
+        if new.name != old.name {
+            self.add(Verdict::Breaking, format!("the name is now `{}`", new.name));
+        }
+        if new.id != old.id && new.id != 0 && old.id != 0 {
+            let why = match new.id_is_given {
+                Some(false) => ", a hash of the name",
+                _ => "",
+            };
+            let what = format!(
+                "id {}{why}, it was {}; write `id = {}` to keep it",
+                new.id, old.id, old.id
+            );
+            self.add(Verdict::Breaking, what);
+        }
+        if new.guid != old.guid {
+            self.add(Verdict::Breaking, "another GUID of the provider".to_string());
+        }
+    }
+
+    fn keys(&mut self, of: &str, old: &[(String, String)], new: &[(String, String)]) {
+        let find = |all: &[(String, String)], key: &str| {
+            all.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone())
+        };
+        let new_keys = new.iter().filter(|(key, _)| find(old, key).is_none());
+        for (key, _) in old.iter().chain(new_keys) {
+            let what = match (find(old, key), find(new, key)) {
+                (Some(old), Some(new)) if old == new => continue,
+                (Some(old), Some(new)) => format!("{of}`{key}` is {new:?}, it was {old:?}"),
+                (_, Some(new)) => format!("{of}`{key}` is {new:?}, it was not there"),
+                (_, None) => format!("{of}`{key}` is not there any more"),
+            };
+            self.add(Verdict::Warning, what);
+        }
+    }
+
+    fn fields(&mut self) {
+        let (old, new) = (&self.old.fields, &self.new.fields);
+        let find = |all: &[Field], name: &str| all.iter().position(|field| field.name == name);
+        let mut renamed = Vec::new();
+        let mut last = None;
+        for (at, field) in old.iter().enumerate() {
+            let name = &field.name;
+            let Some(to) = find(new, name) else {
+                // One of the same type in the same place, which is new.
+                let other = new.get(at).filter(|it| it.ty == field.ty);
+                match other.filter(|it| find(old, &it.name).is_none()) {
+                    Some(other) => {
+                        self.breaks(&format!("field `{name}` is now `{}`", other.name));
+                        renamed.push(&other.name);
+                    }
+                    None => self.breaks(&format!("field `{name}` is gone")),
+                }
+                continue;
+            };
+            if last.is_some_and(|last| last > to) {
+                self.breaks(&format!("field `{name}` is in another place"));
+            }
+            last = last.max(Some(to));
+            self.field(field, &new[to]);
+        }
+        let is_whole = old.iter().zip(new).all(|(old, new)| old.name == new.name);
+        for (at, field) in new.iter().enumerate() {
+            let name = &field.name;
+            if find(old, name).is_some() || renamed.contains(&name) {
+                continue;
+            }
+            if is_whole && at >= old.len() {
+                self.add(Verdict::Compatible, format!("field `{name}` is appended"));
+            } else {
+                self.breaks(&format!("field `{name}` is new, and not behind the others"));
+            }
+        }
+    }
+
+    fn field(&mut self, old: &Field, new: &Field) {
+        let name = &old.name;
+        if new.is_secret != old.is_secret {
+            match new.is_secret {
+                true => self.breaks(&format!("field `{name}` is secret now")),
+                // Whatever the version is.
+                false => self.changes.push(Change {
+                    verdict: Verdict::Breaking,
+                    event: called(self.old),
+                    what: format!("field `{name}` is not secret any more"),
+                }),
+            }
+        }
+        if new.ty != old.ty {
+            self.breaks(&format!("field `{name}` is `{}`, it was `{}`", new.ty, old.ty));
+        }
+        self.keys(&format!("field `{name}`: "), &old.keys, &new.keys);
+        if new.meaning != old.meaning {
+            self.add(Verdict::Note, format!("field `{name}` has another meaning"));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The event types of a program, by what the derives declare.
+
+use alloc::{boxed::Box, string::ToString, vec::Vec};
+
+pub use linkme;
+
+use crate::{
+    event::EventType,
+    lock::{Catalogue, Event, Field, Type},
+    schema::{ArrayLayout, FieldSchema, FieldType, StrEncoding},
+};
+
+/// A derived event type.
+#[derive(Debug)]
+pub struct Declared {
+    /// The type itself.
+    pub ty: &'static EventType,
+    /// The package that has it.
+    pub package: &'static str,
+    /// What the doc comments of its fields say, in the order of the fields. Empty: nothing.
+    pub meanings: &'static [&'static str],
+}
+
+/// All derived event types of the program.
+#[linkme::distributed_slice]
+pub static DECLARED: [Declared];
+
+impl Catalogue {
+    /// The derived events of these packages, as far as they are linked into this program.
+    #[must_use]
+    pub fn of_packages(packages: &[&str]) -> Self {
+        let declared = DECLARED.iter().filter(|declared| packages.contains(&declared.package));
+        Self::new(declared.map(Declared::event).collect())
+    }
+}
+
+impl Declared {
+    fn event(&self) -> Event {
+        let schema = self.ty.schema();
+        let owned = |pairs: &[(&str, &str)]| -> Vec<_> {
+            pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+        };
+        let fields = schema.fields.iter().enumerate().map(|(at, field)| {
+            let meaning = self.meanings.get(at).filter(|meaning| !meaning.is_empty());
+            Field {
+                name: field.name.to_string(),
+                ty: described(&field.ty),
+                is_secret: field.is_secret,
+                meaning: meaning.map(ToString::to_string),
+                keys: owned(field.key_values),
+            }
+        });
+        Event {
+            provider: schema.provider.name.to_string(),
+            name: schema.name.to_string(),
+            version: schema.version.into(),
+            module: schema.place.module.to_string(),
+            id: schema.id.into(),
+            id_is_given: Some(schema.id_is_explicit),
+            guid: schema.provider.guid,
+            group: schema.provider.group.map(ToString::to_string),
+            level: schema.level.number(),
+            keywords: schema.keywords,
+            opcode: schema.opcode,
+            tag: schema.tag,
+            message: schema.message.map(ToString::to_string),
+            meaning: schema.description.map(ToString::to_string),
+            keys: owned(schema.key_values),
+            fields: fields.collect(),
+        }
+    }
+}
+
+/// The type of a schema.
+fn described(ty: &FieldType) -> Type {
+    Type::plain(match *ty {
+        FieldType::Bool => "bool",
+        FieldType::Bool8 => "bool8",
+        FieldType::U8 => "u8",
+        FieldType::U16 => "u16",
+        FieldType::U32 => "u32",
+        FieldType::U64 => "u64",
+        FieldType::U128 => "u128",
+        FieldType::I8 => "i8",
+        FieldType::I16 => "i16",
+        FieldType::I32 => "i32",
+        FieldType::I64 => "i64",
+        FieldType::I128 => "i128",
+        FieldType::F32 => "f32",
+        FieldType::F64 => "f64",
+        FieldType::VarUInt => "var_uint",
+        FieldType::VarInt => "var_int",
+        FieldType::Char => "char",
+        FieldType::Utf16Unit => "utf16_unit",
+        FieldType::Str(StrEncoding::Utf16) => "text",
+        FieldType::Str(StrEncoding::Utf16Nul) => "utf16_nul text",
+        FieldType::Str(StrEncoding::Utf8) => "utf8 text",
+        FieldType::Str(StrEncoding::Utf16RelLoc) => "utf16_rel_loc text",
+        FieldType::Str(StrEncoding::Utf16DataLoc) => "utf16_data_loc text",
+        FieldType::Str(StrEncoding::Utf8RelLoc) => "utf8_rel_loc text",
+        FieldType::Str(StrEncoding::Utf8DataLoc) => "utf8_data_loc text",
+        FieldType::Guid => "guid",
+        FieldType::UnixNanos => "unix_nanos",
+        FieldType::DateTime => "date_time",
+        FieldType::DurationNanos => "duration_nanos",
+        FieldType::IpAddr => "ip_addr",
+        FieldType::SocketAddr => "socket_addr",
+        FieldType::Array(element, layout) => {
+            let (stored, count) = match layout {
+                ArrayLayout::Counted => (None, None),
+                ArrayLayout::Fixed(count) => (None, Some(count)),
+                ArrayLayout::RelLoc => (Some("rel_loc".to_string()), None),
+                ArrayLayout::DataLoc => (Some("data_loc".to_string()), None),
+            };
+            return Type::Array(Box::new(described(element)), stored, count);
+        }
+        FieldType::Option(value) => return Type::Option(Box::new(described(value))),
+        FieldType::Object(fields) => {
+            let field = |field: &FieldSchema| {
+                Field::of_object(field.name, described(&field.ty), field.is_secret)
+            };
+            return Type::Object(fields.iter().map(field).collect());
+        }
+    })
+}

@@ -1,0 +1,287 @@
+//! A catalogue as a text that people read and review.
+
+use alloc::{
+    format,
+    string::{String, ToString as _},
+    vec::Vec,
+};
+use core::fmt::{self, Write as _};
+
+use crate::{
+    lock::{
+        Catalogue, Event, Field,
+        ty::{Name, is_of_word},
+    },
+    schema::Level,
+};
+
+/// How the text begins, whoever has made it.
+pub const FIRST_LINE: &str = "# nettrace schema 1";
+
+/// A text that is not a catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// The number of the line, from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.problem)
+    }
+}
+
+impl core::error::Error for ParseError {}
+
+/// The text: sorted, the same for equal events.
+impl fmt::Display for Catalogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut provider = None;
+        for event in &self.events {
+            if provider != Some(&event.provider) {
+                provider = Some(&event.provider);
+                writeln!(f, "\nprovider {}", Name(&event.provider))?;
+            }
+            writeln!(f, "\nevent {}", Name(&event.name))?;
+            self.write_event(event, f)?;
+            for field in &event.fields {
+                let secret = if field.is_secret { "secret " } else { "" };
+                writeln!(f, "  field {} {secret}{}", Name(&field.name), field.ty)?;
+                write_texts(field.meaning.as_ref(), &field.keys, "    ", f)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Catalogue {
+    fn write_event(&self, event: &Event, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  version {}", event.version)?;
+        write!(f, "  id {}", event.id)?;
+        match event.id_is_given {
+            Some(true) => f.write_str(" given")?,
+            Some(false) => {
+                f.write_str(" derived")?;
+                for other in self.same_id(event) {
+                    write!(f, ", as that of {}", Name(&other.name))?;
+                }
+            }
+            None => {}
+        }
+        f.write_char('\n')?;
+        if let Some(guid) = event.guid {
+            f.write_str("  guid ")?;
+            guid.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+            f.write_char('\n')?;
+        }
+        if let Some(group) = &event.group {
+            writeln!(f, "  group {}", Name(group))?;
+        }
+        writeln!(f, "  level {}", level(event.level))?;
+        if event.keywords != 0 {
+            writeln!(f, "  keywords {:#x}", event.keywords)?;
+        }
+        if let Some(opcode) = event.opcode {
+            writeln!(f, "  opcode {opcode}")?;
+        }
+        if event.tag != 0 {
+            writeln!(f, "  tag {:#x}", event.tag)?;
+        }
+        if !event.module.is_empty() {
+            let is_path = event.module.bytes().all(|byte| is_of_word(byte) || byte == b':');
+            match is_path {
+                true => writeln!(f, "  module {}", event.module)?,
+                false => writeln!(f, "  module {:?}", event.module)?,
+            }
+        }
+        if let Some(message) = &event.message {
+            writeln!(f, "  message {message:?}")?;
+        }
+        write_texts(event.meaning.as_ref(), &event.keys, "  ", f)
+    }
+}
+
+fn write_texts(
+    meaning: Option<&String>,
+    keys: &[(String, String)],
+    indent: &str,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    if let Some(meaning) = meaning {
+        writeln!(f, "{indent}meaning {meaning:?}")?;
+    }
+    keys.iter().try_for_each(|(key, value)| writeln!(f, "{indent}key {} {value:?}", Name(key)))
+}
+
+/// A level's name in small letters, or its number.
+pub(super) fn level(number: u8) -> String {
+    Level::new(number).name().map_or(number.to_string(), str::to_lowercase)
+}
+
+fn parse_level(text: &str) -> Option<u8> {
+    (0..=5).find(|number| level(*number) == text).or_else(|| text.parse().ok())
+}
+
+/// Reads a text in quotes, with the escapes of `Debug`. Returns it, and what is behind it.
+pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut read = String::new();
+    let mut rest = text.strip_prefix('"')?.chars();
+    loop {
+        match rest.next()? {
+            '"' => return Some((read, rest.as_str())),
+            '\\' => read.push(match rest.next()? {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                '0' => '\0',
+                'u' => {
+                    let (digits, after) = rest.as_str().strip_prefix('{')?.split_once('}')?;
+                    rest = after.chars();
+                    char::from_u32(u32::from_str_radix(digits, 16).ok()?)?
+                }
+                other => other,
+            }),
+            other => read.push(other),
+        }
+    }
+}
+
+/// A name, and what is behind it.
+fn name(text: &str) -> Option<(String, &str)> {
+    if text.starts_with('"') {
+        let (name, rest) = quoted(text)?;
+        return Some((name, rest.trim_start()));
+    }
+    let len = text.bytes().take_while(|byte| is_of_word(*byte)).count();
+    let (name, rest) = text.split_at(len);
+    (len > 0).then(|| (name.to_string(), rest.trim_start()))
+}
+
+/// The whole text is a name, or a text in quotes.
+fn whole(read: Option<(String, &str)>) -> Option<String> {
+    read.filter(|(_, rest)| rest.is_empty()).map(|(name, _)| name)
+}
+
+impl core::str::FromStr for Catalogue {
+    type Err = ParseError;
+
+    /// Reads the text. Lines that begin with `#` are comments.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut reading = Reading::default();
+        for (at, line) in text.lines().enumerate() {
+            let is_comment = line.starts_with('#') || line.trim().is_empty();
+            if is_comment {
+                continue;
+            }
+            let read = reading.line(line.trim_end());
+            read.map_err(|problem| ParseError { line: at + 1, problem })?;
+        }
+        Ok(Self::new(reading.events))
+    }
+}
+
+#[derive(Default)]
+struct Reading {
+    provider: Option<String>,
+    events: Vec<Event>,
+}
+
+impl Reading {
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let indent = line.len() - line.trim_start().len();
+        let (word, rest) = line.trim_start().split_once(' ').unwrap_or((line.trim_start(), ""));
+        let rest = rest.trim_start();
+        let wrong = || format!("`{}` is not what a schema has here", line.trim_start());
+        let done = match (indent, word) {
+            (0, "provider") => {
+                self.provider = whole(name(rest));
+                self.provider.is_some()
+            }
+            (0, "event") => {
+                let provider = self.provider.clone().ok_or("an event comes before a provider")?;
+                let name = whole(name(rest)).ok_or_else(wrong)?;
+                self.events.push(Event { provider, name, ..Event::default() });
+                true
+            }
+            (2, _) => {
+                let event = self.events.last_mut().ok_or_else(wrong)?;
+                event_line(event, word, rest)?.is_some()
+            }
+            (4, _) => {
+                let event = self.events.last_mut().ok_or_else(wrong)?;
+                let field = event.fields.last_mut().ok_or_else(wrong)?;
+                texts_line(&mut field.meaning, &mut field.keys, word, rest).is_some()
+            }
+            _ => false,
+        };
+        if done { Ok(()) } else { Err(wrong()) }
+    }
+}
+
+fn texts_line(
+    meaning: &mut Option<String>,
+    keys: &mut Vec<(String, String)>,
+    word: &str,
+    rest: &str,
+) -> Option<()> {
+    match word {
+        "meaning" => *meaning = Some(whole(quoted(rest))?),
+        "key" => {
+            let (key, rest) = name(rest)?;
+            keys.push((key, whole(quoted(rest))?));
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn event_line(event: &mut Event, word: &str, rest: &str) -> Result<Option<()>, String> {
+    let hex = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    let field = |rest: &str| -> Option<Result<Field, String>> {
+        let (name, rest) = name(rest)?;
+        let (is_secret, ty) = match rest.strip_prefix("secret ") {
+            Some(ty) => (true, ty),
+            None => (false, rest),
+        };
+        let field = |ty| Field { name, ty, is_secret, meaning: None, keys: Vec::new() };
+        Some(ty.parse().map(field))
+    };
+    let mut line = || {
+        match word {
+            "version" => event.version = rest.parse().ok()?,
+            "id" => {
+                let (id, how) = rest.split_once(' ').unwrap_or((rest, ""));
+                event.id = id.parse().ok()?;
+                event.id_is_given = match how.split(',').next() {
+                    Some("given") => Some(true),
+                    Some("derived") => Some(false),
+                    _ => None,
+                };
+            }
+            "guid" => {
+                let guid = u128::from_str_radix(rest, 16).ok().filter(|_| rest.len() == 32)?;
+                event.guid = Some(guid.to_be_bytes());
+            }
+            "group" => event.group = Some(whole(name(rest))?),
+            "level" => event.level = parse_level(rest)?,
+            "keywords" => event.keywords = hex(rest)?,
+            "opcode" => event.opcode = Some(rest.parse().ok()?),
+            "tag" => event.tag = hex(rest)?.try_into().ok()?,
+            "module" if rest.starts_with('"') => event.module = whole(quoted(rest))?,
+            "module" => event.module = rest.to_string(),
+            "message" => event.message = Some(whole(quoted(rest))?),
+            _ => return texts_line(&mut event.meaning, &mut event.keys, word, rest),
+        }
+        Some(())
+    };
+    if word != "field" {
+        return Ok(line());
+    }
+    match field(rest) {
+        Some(field) => event.fields.push(field?),
+        None => return Ok(None),
+    }
+    Ok(Some(()))
+}

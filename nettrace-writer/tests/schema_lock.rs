@@ -1,0 +1,567 @@
+//! What a changed event means to those who read traces: derived types before and after.
+//!
+//! The module `old` has events as they were, and each other module has one of them as it became.
+
+#![allow(dead_code, reason = "nobody emits these events")]
+
+use std::{fs, path::Path, process::Command};
+
+use nettrace_writer::{
+    Secret, TraceEvent, TraceSpan,
+    lock::{Catalogue, Event, FIRST_LINE, Field, Lock, Type, Verdict, changes},
+    secret::{Hashed, Length},
+    traced,
+};
+use proptest::prelude::*;
+
+/// The events of a module, as if they were in the module `shop`.
+fn events_of(module: &str) -> Catalogue {
+    let path = format!("schema_lock::{module}");
+    let all = Catalogue::of_packages(&["nettrace-writer"]).events.into_iter();
+    let events = all.filter(|event| {
+        event
+            .module
+            .strip_prefix(&path)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    });
+    let events = events.map(|event| Event { module: event.module.replace(&path, "shop"), ..event });
+    let catalogue = Catalogue::new(events.collect());
+    assert!(!catalogue.events.is_empty(), "{module} has events");
+    catalogue
+}
+
+mod old {
+    use super::*;
+
+    /// A request was answered.
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Shop", key_values = [("team", "web")])]
+    pub(crate) struct Answered<'a> {
+        /// The path.
+        url: &'a str,
+        status: u16,
+        #[trace_event(key_values = [("unit", "ms")])]
+        took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+}
+
+/// Makes modules, each with the event after a change.
+macro_rules! changed {
+    ($($module:ident { $($item:tt)* })*) => {$(
+        mod $module {
+            use super::*;
+            $($item)*
+        }
+    )*};
+}
+
+changed! {
+    same {
+        /// A request was answered.
+        #[derive(TraceEvent)]
+        #[trace_event(provider = "Shop", key_values = [("team", "web")])]
+        struct Answered<'b> {
+            /// The path.
+            url: std::borrow::Cow<'b, str>,
+            status: u16,
+            #[trace_event(key_values = [("unit", "ms")])]
+            took: Box<u32>,
+            #[trace_event(skip)]
+            internal: Vec<u8>,
+            customer: Secret<&'b str, Hashed>,
+        }
+    }
+    another_event {
+        /// A request was answered.
+        #[derive(TraceEvent)]
+        #[trace_event(provider = "Shop", key_values = [("team", "web")])]
+        struct Answered<'a> {
+            /// The path.
+            url: &'a str,
+            status: u16,
+            #[trace_event(key_values = [("unit", "ms")])]
+            took: u32,
+            customer: Secret<u64, Hashed>,
+        }
+        #[traced(provider = "Shop", fields = [cart])]
+        fn check_out(cart: u64) {}
+    }
+    no_event {
+        #[derive(TraceEvent)]
+        #[trace_event(provider = "Shop")]
+        struct Other { number: u8 }
+    }
+}
+
+/// An event with other attributes, or with other fields.
+macro_rules! variants {
+    ($($module:ident [$($attributes:tt)*] $name:ident { $($fields:tt)* })*) => {$(
+        mod $module {
+            use super::*;
+            /// A request was answered.
+            #[derive(TraceEvent)]
+            #[trace_event($($attributes)*)]
+            struct $name<'a> { $($fields)* }
+        }
+    )*};
+}
+
+variants! {
+    appended [provider = "Shop", key_values = [("team", "web")]] Answered {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>, cached: bool,
+    }
+    inserted [provider = "Shop", key_values = [("team", "web")]] Answered {
+        /// The path.
+        url: &'a str, cached: bool, status: u16,
+        #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    removed [provider = "Shop", key_values = [("team", "web")]] Answered {
+        /// The path.
+        url: &'a str, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    renamed_field [provider = "Shop", key_values = [("team", "web")]] Answered {
+        /// The path.
+        url: &'a str, code: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    retyped [provider = "Shop", key_values = [("team", "web")]] Answered {
+        /// The path.
+        url: &'a str, status: u32, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    encoded [provider = "Shop", key_values = [("team", "web")]] Answered {
+        /// The path.
+        #[trace_event(encoding = utf8)]
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    optional [provider = "Shop", key_values = [("team", "web")]] Answered {
+        /// The path.
+        url: &'a str, status: Option<u16>,
+        #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    reordered [provider = "Shop", key_values = [("team", "web")]] Answered {
+        status: u16,
+        /// The path.
+        url: &'a str, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    unit [provider = "Shop", key_values = [("team", "web")]] Answered {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "s")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    meaning [provider = "Shop", key_values = [("team", "web")], message = "{url}"] Answered {
+        /// The path, cut.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    told [provider = "Shop", key_values = [("team", "web")]] Answered {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: &'a str,
+    }
+    hidden [provider = "Shop", key_values = [("team", "web")]] Answered {
+        /// The path.
+        url: Secret<&'a str>, status: u16,
+        #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    level [provider = "Shop", key_values = [("team", "web")], level = Verbose] Answered {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    keywords [provider = "Shop", key_values = [("team", "web")], keywords = 0x10] Answered {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    opcode [provider = "Shop", key_values = [("team", "web")], opcode = Stop] Answered {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    id [provider = "Shop", key_values = [("team", "web")], id = 7] Answered {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    key [provider = "Shop", key_values = [("team", "shop")]] Answered {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    renamed [provider = "Shop", key_values = [("team", "web")]] Responded {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    provider [provider = "Store", key_values = [("team", "web")]] Answered {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    guid [
+        provider = "Shop", provider_guid = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
+        key_values = [("team", "web")]
+    ] Answered {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: Secret<u64, Hashed>,
+    }
+    new_version [provider = "Shop", key_values = [("team", "web")], version = 1] Answered {
+        url: &'a str, code: u32, customer: Secret<u64, Hashed>,
+    }
+    told_in_new_version [provider = "Shop", key_values = [("team", "web")], version = 1] Answered {
+        /// The path.
+        url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
+        customer: &'a str,
+    }
+}
+
+#[test]
+fn each_kind_of_change_has_its_verdict() {
+    let shown = |module: &str| -> Vec<String> {
+        let changes = changes(&events_of("old"), &events_of(module));
+        changes.iter().map(ToString::to_string).collect()
+    };
+    let nothing: [&str; 0] = [];
+    assert_eq!(shown("same"), nothing);
+    assert_eq!(
+        shown("another_event"),
+        [
+            "compatible: Shop/check_outStart: new, version 0",
+            "compatible: Shop/check_outStop: new, version 0",
+        ]
+    );
+    assert_eq!(
+        shown("no_event"),
+        ["breaking: Shop/Answered: the event is gone", "compatible: Shop/Other: new, version 0"]
+    );
+    let one = [
+        ("appended", "compatible: Shop/Answered: field `cached` is appended"),
+        (
+            "inserted",
+            "breaking: Shop/Answered: field `cached` is new, and not behind the others; write \
+             `version = 1`",
+        ),
+        ("removed", "breaking: Shop/Answered: field `status` is gone; write `version = 1`"),
+        (
+            "renamed_field",
+            "breaking: Shop/Answered: field `status` is now `code`; write `version = 1`",
+        ),
+        (
+            "retyped",
+            "breaking: Shop/Answered: field `status` is `u32`, it was `u16`; write `version = 1`",
+        ),
+        (
+            "encoded",
+            "breaking: Shop/Answered: field `url` is `utf8 text`, it was `text`; write \
+             `version = 1`",
+        ),
+        (
+            "optional",
+            "breaking: Shop/Answered: field `status` is `u16?`, it was `u16`; write `version = 1`",
+        ),
+        (
+            "reordered",
+            "breaking: Shop/Answered: field `status` is in another place; write `version = 1`",
+        ),
+        ("unit", "warning: Shop/Answered: field `took`: `unit` is \"s\", it was \"ms\""),
+        ("told", "breaking: Shop/Answered: field `customer` is not secret any more"),
+        ("hidden", "breaking: Shop/Answered: field `url` is secret now; write `version = 1`"),
+        ("level", "warning: Shop/Answered: level verbose, it was informational"),
+        ("keywords", "warning: Shop/Answered: keywords 0x10, they were 0x0"),
+        ("opcode", "breaking: Shop/Answered: opcode 2, it was none; write `version = 1`"),
+        ("id", "breaking: Shop/Answered: id 7, it was 47788; write `id = 47788` to keep it"),
+        ("key", "warning: Shop/Answered: `team` is \"shop\", it was \"web\""),
+        ("provider", "breaking: Shop/Answered: the provider is now `Store`"),
+        ("guid", "breaking: Shop/Answered: another GUID of the provider"),
+    ];
+    for (module, change) in one {
+        assert_eq!(shown(module), [change], "{module}");
+    }
+    assert_eq!(
+        shown("renamed"),
+        [
+            "breaking: Shop/Answered: the name is now `Responded`",
+            "breaking: Shop/Answered: id 19633, a hash of the name, it was 47788; write \
+             `id = 47788` to keep it",
+        ]
+    );
+    assert_eq!(
+        shown("meaning"),
+        [
+            "note: Shop/Answered: field `url` has another meaning",
+            "note: Shop/Answered: another message",
+        ]
+    );
+    assert_eq!(
+        shown("new_version"),
+        [
+            "compatible: Shop/Answered: version 1, it was 0",
+            "note: Shop/Answered: field `url` has another meaning",
+            "compatible: Shop/Answered: field `status` is gone",
+            "compatible: Shop/Answered: field `took` is gone",
+            "compatible: Shop/Answered: field `code` is new, and not behind the others",
+        ]
+    );
+    // Nobody is to depend on a version for a secret.
+    assert_eq!(
+        shown("told_in_new_version"),
+        [
+            "compatible: Shop/Answered: version 1, it was 0",
+            "breaking: Shop/Answered: field `customer` is not secret any more",
+        ]
+    );
+    let back = changes(&events_of("new_version"), &events_of("old"));
+    assert!(back.iter().any(|it| it.to_string().contains("version 0, it was 1")), "{back:?}");
+    assert!(back.iter().any(|it| it.verdict == Verdict::Breaking), "{back:?}");
+}
+
+mod two_versions {
+    use super::*;
+
+    mod before {
+        use super::*;
+        #[derive(TraceEvent)]
+        #[trace_event(provider = "Shop")]
+        struct Sold {
+            cents: u32,
+        }
+    }
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Shop", version = 1)]
+    struct Sold {
+        euros: f64,
+    }
+}
+
+#[test]
+fn two_versions_are_two_events() {
+    let both = events_of("two_versions");
+    let one = Catalogue::new(both.events[..1].to_vec());
+    let changes = changes(&one, &both);
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert_eq!(changes[0].to_string(), "compatible: Shop/Sold: new, version 1");
+    let text = both.to_string();
+    assert_eq!(text.matches("derived, as that of Sold").count(), 2, "{text}");
+}
+
+mod shapes {
+    use super::*;
+
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Shapes")]
+    enum Job<'a> {
+        #[trace_event(opcode = Start)]
+        Began {
+            id: u32,
+            who: Option<Secret<&'a str, Length>>,
+        },
+        Ended(u8, [i128; 3], (bool, Secret<u8>)),
+    }
+
+    #[derive(TraceSpan)]
+    #[trace_event(provider = "Shapes")]
+    struct Load {
+        page: u64,
+    }
+
+    #[traced(provider = "Shapes", mode = single, fields = [name])]
+    fn single(name: &str) {}
+
+    #[traced(provider = "Shapes")]
+    async fn generic<T>(value: T) {
+        let _ = value;
+    }
+
+    fn inner() {
+        #[derive(TraceEvent)]
+        #[trace_event(provider = "Shapes")]
+        struct Within {
+            list: Vec<String>,
+        }
+    }
+}
+
+/// Every kind of derived type is there, and no other. The golden file of the tests.
+#[test]
+fn every_derive_is_in_the_catalogue() {
+    let text = events_of("shapes").to_string();
+    assert_eq!(text, include_str!("schema_lock_support/shapes.schema"), "{text}");
+    assert_eq!(text.parse::<Catalogue>().unwrap().to_string(), text);
+}
+
+/// Runs `locked` in a process of its own, and returns what it says.
+fn locked(file: &Path, module: &str, wish: &str) -> Result<(), String> {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "locked_events", "--nocapture"])
+        .env("LOCKED_FILE", file)
+        .env("LOCKED_MODULE", module)
+        .env("NETTRACE_SCHEMA", wish)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(said + &String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
+#[test]
+#[ignore = "run by other tests in a process of its own"]
+fn locked_events() {
+    let module = std::env::var("LOCKED_MODULE").unwrap();
+    let mut lock = Lock::new("nettrace-writer", env!("CARGO_MANIFEST_DIR"))
+        .file(std::env::var("LOCKED_FILE").unwrap());
+    for other in Catalogue::of_packages(&["nettrace-writer"]).events {
+        if other.module != format!("schema_lock::{module}") {
+            lock = lock.without(String::leak(other.module));
+        }
+    }
+    if module == "level" {
+        lock = lock.may_lack_events();
+    }
+    lock.check().unwrap();
+}
+
+#[test]
+fn a_file_is_written_only_if_somebody_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nettrace.schema");
+    let text = || fs::read_to_string(&file).unwrap();
+
+    let missing = locked(&file, "old", "").unwrap_err();
+    assert!(missing.contains("NETTRACE_SCHEMA=accept cargo test"), "{missing}");
+    assert!(!file.exists());
+    locked(&file, "old", "accept").unwrap();
+    let old = text();
+    assert!(old.starts_with(FIRST_LINE) && old.contains("event Answered"), "{old}");
+    locked(&file, "old", "").unwrap();
+
+    // A note is no reason to fail.
+    let meant = old.replace("The path.", "The whole path.");
+    fs::write(&file, &meant).unwrap();
+    locked(&file, "old", "").unwrap();
+    assert_eq!(text(), meant);
+    locked(&file, "old", "accept").unwrap();
+    assert_eq!(text(), old);
+
+    // The test's own events: another module is another place, which is a note.
+    let appended = locked(&file, "appended", "").unwrap_err();
+    assert!(appended.contains("compatible: Shop/Answered: field `cached`"), "{appended}");
+    assert!(appended.contains("NETTRACE_SCHEMA=accept"), "{appended}");
+    locked(&file, "appended", "accept").unwrap();
+    locked(&file, "appended", "").unwrap();
+
+    for wish in ["", "accept"] {
+        let broken = locked(&file, "retyped", wish).unwrap_err();
+        assert!(broken.contains("breaking: Shop/Answered: field `status`"), "{broken}");
+        assert!(broken.contains("NETTRACE_SCHEMA=break"), "{broken}");
+    }
+    assert!(text().contains("field cached bool"));
+    locked(&file, "retyped", "break").unwrap();
+    locked(&file, "retyped", "").unwrap();
+
+    // Events that a build lacks stay, if that is allowed.
+    locked(&file, "shapes", "").unwrap_err();
+    locked(&file, "shapes", "break").unwrap();
+    locked(&file, "level", "").unwrap_err();
+    locked(&file, "level", "accept").unwrap();
+    locked(&file, "level", "").unwrap();
+    assert!(text().contains("event JobBegan") && text().contains("event Answered"));
+
+    fs::write(&file, format!("{FIRST_LINE}\nprovider Shop\nevent Answered\n  version ?\n"))
+        .unwrap();
+    let damaged = locked(&file, "level", "").unwrap_err();
+    assert!(damaged.contains("line 4: `version ?`"), "{damaged}");
+}
+
+#[test]
+fn a_package_without_events_is_told() {
+    let lock = Lock::new("shop-front", env!("CARGO_MANIFEST_DIR"));
+    let said = lock.check().unwrap_err();
+    assert!(said.contains("`use shop_front as _;`"), "{said}");
+}
+
+fn any_type() -> impl Strategy<Value = Type> {
+    let plain = prop::sample::select(vec!["u8", "text", "utf8 text", "duration_nanos", "guid"]);
+    plain.prop_map(Type::plain).prop_recursive(4, 24, 4, |inner| {
+        let field =
+            (any::<String>(), inner.clone(), any::<bool>()).prop_map(|(name, ty, is_secret)| {
+                Field { name, ty, is_secret, meaning: None, keys: Vec::new() }
+            });
+        prop_oneof![
+            (inner.clone(), prop::option::of(any::<u16>())).prop_map(|(ty, count)| Type::Array(
+                Box::new(ty),
+                None,
+                count
+            )),
+            inner.clone().prop_map(|ty| Type::Array(Box::new(ty), Some("rel_loc".into()), None)),
+            inner.prop_map(|ty| Type::Option(Box::new(ty))),
+            prop::collection::vec(field, 0..4).prop_map(Type::Object),
+        ]
+    })
+}
+
+fn any_field() -> impl Strategy<Value = Field> {
+    let keys = prop::collection::vec(any::<(String, String)>(), 0..3);
+    (any::<String>(), any_type(), any::<bool>(), any::<Option<String>>(), keys).prop_map(
+        |(name, ty, is_secret, meaning, keys)| Field { name, ty, is_secret, meaning, keys },
+    )
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let texts = any::<(String, String, String, Option<String>, Option<String>, Option<String>)>();
+    let numbers = any::<(u32, u32, Option<bool>, Option<[u8; 16]>, u8, u64, Option<u8>, u16)>();
+    let keys = prop::collection::vec(any::<(String, String)>(), 0..3);
+    let fields = prop::collection::vec(any_field(), 0..4);
+    (texts, numbers, keys, fields).prop_map(|(texts, numbers, keys, fields)| {
+        let (provider, name, module, group, message, meaning) = texts;
+        let (version, id, id_is_given, guid, level, keywords, opcode, tag) = numbers;
+        Event {
+            provider,
+            name,
+            version,
+            module,
+            id,
+            id_is_given,
+            guid,
+            group,
+            level,
+            keywords,
+            opcode,
+            tag,
+            message,
+            meaning,
+            keys,
+            fields,
+        }
+    })
+}
+
+proptest! {
+    /// Whatever names there are: the text has one event a line, and is read as it was written.
+    #[test]
+    fn a_catalogue_is_read_as_it_was_written(events in prop::collection::vec(any_event(), 0..5)) {
+        let catalogue = Catalogue::new(events);
+        let text = catalogue.to_string();
+        prop_assert!(text.chars().all(|it| it == '\n' || !it.is_control()), "{text:?}");
+        prop_assert_eq!(&text.parse::<Catalogue>().unwrap(), &catalogue);
+        prop_assert_eq!(changes(&catalogue, &catalogue), []);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in "(provider|event|  |    |field|key|\\{|\\[|\"|a|:|;|\n| )*") {
+        let _ = text.parse::<Catalogue>();
+        let _ = text.parse::<Type>();
+    }
+}
