@@ -463,6 +463,7 @@ fn names_of_a_trace_cannot_steer_a_terminal() {
         vec!["schema", "-"],
         vec!["schema", "-", "--json"],
         vec!["schema", "-", "--md"],
+        vec!["schema", "-", "--rust"],
     ];
     let texts = ["jsonl", "csv", "chrome", "speedscope", "firefox", "folded", "flamegraph"];
     commands.extend(texts.map(|to| vec!["convert", "-", "-", "--to", to]));

@@ -13,7 +13,11 @@ mod tuple;
 mod uuid;
 
 pub use self::map::Pairs;
-use crate::{encode::PayloadEncoder, encoding::Natural, schema::FieldType};
+use crate::{
+    encode::PayloadEncoder,
+    encoding::Natural,
+    schema::{FieldSchema, FieldType},
+};
 
 /// A value that can be a field of an event. Implemented for the types listed in the crate's docs.
 /// `#[derive(TraceField)]` implements it for nested structs, as objects, and for field-less enums.
@@ -63,6 +67,11 @@ pub trait TraceField<As = Natural> {
     {
         values.iter().for_each(|value| value.encode_field(encoder));
     }
+}
+
+/// The schema of a part of a value that has parts.
+const fn part<T: TraceField<As>, As>(name: &'static str) -> FieldSchema {
+    FieldSchema { is_secret: T::IS_SECRET, ..FieldSchema::new(name, T::TYPE) }
 }
 
 /// A type that supports the encoding `As`. It is the same as [`TraceField<As>`], and nothing else

@@ -8,7 +8,6 @@ mod derived;
 use core::fmt;
 
 pub use self::derived::derived_id;
-use crate::field::TraceField;
 
 /// Severity of an event: a number, of which 0 to 5 have names.
 ///
@@ -275,11 +274,6 @@ impl FieldSchema {
             is_secret: false,
             key_values: &[],
         }
-    }
-
-    /// A part of a value that has parts.
-    pub(crate) const fn of<T: TraceField<As>, As>(name: &'static str) -> Self {
-        Self { is_secret: T::IS_SECRET, ..Self::new(name, T::TYPE) }
     }
 }
 

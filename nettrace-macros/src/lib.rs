@@ -1,10 +1,11 @@
 //! The derive macros of NetTrace for Rust. Applications use them through `nettrace-writer`, and
 //! libraries through `nettrace-event` and `nettrace-span`, which re-export them. The generated code
-//! names only that crate, mostly its `__private`.
+//! names only that crate, mostly its `__private`. Programs that read traces have `ReadEvent` and
+//! `ReadField` through `nettrace-reader`.
 //!
-//! `ast` reads the input, `valid` checks it, `expand` and `field` write the code. If there are
-//! mistakes, `fallback` writes the code instead. `traced` and `span` write spans. The events of a
-//! span are an input for the derive, which `call` writes.
+//! `ast` reads the input, `valid` checks it, `expand`, `field` and `read` write the code. If there
+//! are mistakes, `fallback` writes the code instead. `traced` and `span` write spans. The events of
+//! a span are an input for the derive, which `call` writes.
 
 mod ast;
 mod attr;
@@ -14,6 +15,7 @@ mod expand;
 mod fallback;
 mod field;
 mod message;
+mod read;
 mod span;
 mod traced;
 mod valid;
@@ -66,6 +68,18 @@ pub fn derive_library_event(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(LibraryField, attributes(trace_event))]
 pub fn derive_library_field(input: TokenStream) -> TokenStream {
     derive(&parse_macro_input!(input), Derive::Field, syn::parse_quote!(::nettrace_event)).into()
+}
+
+#[doc = include_str!("../docs/read_event.md")]
+#[proc_macro_derive(ReadEvent, attributes(trace_event))]
+pub fn derive_read_event(input: TokenStream) -> TokenStream {
+    read::read(&parse_macro_input!(input), Derive::Event).into()
+}
+
+#[doc = include_str!("../docs/read_field.md")]
+#[proc_macro_derive(ReadField, attributes(trace_event))]
+pub fn derive_read_field(input: TokenStream) -> TokenStream {
+    read::read(&parse_macro_input!(input), Derive::Field).into()
 }
 
 #[doc = include_str!("../docs/trace_span.md")]

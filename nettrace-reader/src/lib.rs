@@ -3,6 +3,7 @@
 //!
 //! - [`Reader`] lends the events of a stream in the order of the stream. It is the fastest.
 //! - [`SortedReader`] delivers the events in the order of time.
+//! - [`ReadEvent`] makes values of your own types of events: `reader.events::<Sale>()`.
 //! - [`verify`] checks everything that the writer of a stream promises.
 //! - [`heph`] reads and checks traces of Heph's format.
 //!
@@ -35,6 +36,10 @@
 //!
 //! Events of the .NET runtime itself, which traces describe by their numbers alone, get their names
 //! and fields from a table: see [`Options::runtime_events`].
+//!
+//! # Features
+//!
+//! * `derive`: `#[derive(ReadEvent)]` and `#[derive(ReadField)]`
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
@@ -56,9 +61,16 @@ pub use crate::{
     sorted::SortedReader,
     tables::{ThreadTotals, TypeTotals},
     trace::{Stack, Thread, Trace, WallTime},
+    typed::{
+        EventSource, Events, Guid, Mismatch, Problem, ReadError, ReadEvent, ReadField, Typed,
+        Values,
+    },
     value::{Decimal, Fields, Value},
     verify::{Basis, Report, Rule, Violation, verify, verify_with},
 };
+#[cfg(feature = "derive")]
+#[doc(inline)]
+pub use nettrace_macros::{ReadEvent, ReadField};
 
 mod block;
 mod cursor;
@@ -80,6 +92,7 @@ mod schema;
 mod sorted;
 mod tables;
 mod trace;
+mod typed;
 mod value;
 mod verify;
 

@@ -13,6 +13,7 @@ use crate::{
     schema::Metadata,
     sorted::SortedReader,
     tables::{Number, Slot, Tables, ThreadTotals, TypeTotals, cost_of_metadata, undefined},
+    typed::{EventSource, Events, ReadEvent},
 };
 
 mod counts;
@@ -146,6 +147,12 @@ pub(crate) enum Step {
     End,
 }
 
+impl<R: Source> EventSource for Reader<R> {
+    fn lend_event(&mut self) -> Result<Option<Event<'_>>> {
+        self.next_event()
+    }
+}
+
 impl<R: Source> Reader<R> {
     /// Opens a stream with the default [`Options`].
     ///
@@ -232,6 +239,11 @@ impl<R: Source> Reader<R> {
     /// ```
     pub fn sorted(self) -> SortedReader<R> {
         SortedReader::new(self)
+    }
+
+    /// The events of one type, as values: see [`ReadEvent`].
+    pub fn events<T: ReadEvent>(&mut self) -> Events<'_, Self, T> {
+        Events::new(self)
     }
 
     /// Moves on to the next row, if there is one.

@@ -26,6 +26,7 @@ use crate::{
     schema::Metadata,
     tables::{Definitions, Slot, ThreadTotals, undefined},
     trace::Trace,
+    typed::{EventSource, Events, ReadEvent},
 };
 
 /// Reads a stream from front to back and lends its events in the order of time.
@@ -128,6 +129,12 @@ enum After {
     Fail(Error),
 }
 
+impl<R: Source> EventSource for SortedReader<R> {
+    fn lend_event(&mut self) -> Result<Option<Event<'_>>> {
+        self.next_event()
+    }
+}
+
 impl<R: Source> SortedReader<R> {
     pub(crate) fn new(reader: Reader<R>) -> Self {
         Self {
@@ -209,6 +216,11 @@ impl<R: Source> SortedReader<R> {
                 }
             }
         }
+    }
+
+    /// The events of one type in the order of time, as values: see [`ReadEvent`].
+    pub fn events<T: ReadEvent>(&mut self) -> Events<'_, Self, T> {
+        Events::new(self)
     }
 
     /// Facts about the whole trace.

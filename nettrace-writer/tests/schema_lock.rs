@@ -560,7 +560,9 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in "(provider|event|  |    |field|key|\\{|\\[|\"|a|:|;|\n| )*") {
+    fn any_text_is_read_or_refused(
+        text in "(provider|event|  |    |field|key|\\{|\\[|\"|a|:|;|\n| )*",
+    ) {
         let _ = text.parse::<Catalogue>();
         let _ = text.parse::<Type>();
     }

@@ -2,6 +2,7 @@
 //! between two of them.
 
 mod of_trace;
+mod rust;
 mod shown;
 
 use std::{
@@ -26,8 +27,8 @@ use crate::{
 pub(crate) struct SchemaOptions {
     #[command(subcommand)]
     what: Option<What>,
-    /// A trace, or - for standard input, or a file nettrace.schema. Several traces, and folders with
-    /// traces, are read as one
+    /// A trace, or - for standard input, or a file nettrace.schema. Several traces, and folders
+    /// with traces, are read as one
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
     files: Vec<PathBuf>,
     /// Print one JSON object
@@ -36,6 +37,9 @@ pub(crate) struct SchemaOptions {
     /// Print a page of Markdown
     #[arg(long, conflicts_with = "json")]
     md: bool,
+    /// Print types of Rust that read the events with nettrace-reader
+    #[arg(long, conflicts_with_all = ["json", "md"])]
+    rust: bool,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -70,6 +74,8 @@ pub(crate) fn run(
         write_json(&shown::json(&catalogue), out)?;
     } else if options.md {
         shown::markdown(&catalogue, out)?;
+    } else if options.rust {
+        rust::write(&catalogue, out)?;
     } else {
         writeln!(out, "{FIRST_LINE}: event types of a trace or build.")?;
         write!(out, "{catalogue}")?;

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use nettrace_reader::Reader;
 use nettrace_writer::{
     Emit, Secret, Session, TraceEvent, TraceSpan,
     lock::{Catalogue, FIRST_LINE},
@@ -164,6 +165,74 @@ fn json_and_markdown_are_of_the_same_types() {
         "{page}"
     );
     assert!(page.contains("| url | text | The path. |\n| status | u16 |  |"), "{page}");
+}
+
+/// What `--rust` makes of the build.
+#[allow(dead_code, unreachable_pub, reason = "some of it is not read")]
+mod generated {
+    include!("generated.rs");
+}
+
+#[test]
+fn generated_types_read_the_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, build) = trace_and_build();
+    let path = folder.path().join("nettrace.schema");
+    fs::write(&path, format!("{FIRST_LINE}\n{build}")).unwrap();
+    let (code, types, said) = run(&["schema", text(&path), "--rust"]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert_eq!(types, include_str!("generated.rs"), "{types}");
+
+    let mut reader = Reader::new(&trace[..]).unwrap();
+    let answered = reader.events::<generated::Answered>().next().unwrap().unwrap().value;
+    assert_eq!((answered.url.as_str(), answered.status), ("/cart", 200));
+    assert_eq!(answered.took, Duration::from_millis(3));
+    assert_eq!(answered.customer.as_deref(), Some("***"));
+    assert_eq!((answered.parts, answered.numbers), (vec![(1, 2)], vec![7]));
+    assert_eq!((answered.letter, answered.from), ('x', [127, 0, 0, 1].into()));
+    let mut reader = Reader::new(&trace[..]).unwrap();
+    let calls: Vec<_> = reader.events::<generated::CheckOutStart>().collect();
+    assert_eq!((calls.len(), calls[0].as_ref().unwrap().value.cart), (1, 1));
+}
+
+/// Two versions of an event, and names that Rust does not have.
+#[test]
+fn generated_types_have_names_of_rust() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nettrace.schema");
+    let events = "provider P\n\
+        event \"GC/Start 1\"\n  version 0\n  field type u8\n  field \"a b\" {x: [{0: u8}?]}\n\
+        event \"GC/Start 1\"\n  version 1\n  field type u8\n  field ClrInstanceID u16\n\
+        event String\n  field self rest\n  field Self u8\n  field 9 u8\n";
+    fs::write(&path, format!("{FIRST_LINE}\n{events}")).unwrap();
+    let (_, types, _) = run(&["schema", text(&path), "--rust"]);
+    let expected = "
+#[derive(Clone, Debug, PartialEq, nettrace_reader::ReadField)]
+pub struct GCStart1AB {
+    pub x: Vec<Option<(u8,)>>,
+}
+
+#[derive(Clone, Debug, PartialEq, nettrace_reader::ReadEvent)]
+#[trace_event(provider = \"P\", name = \"GC/Start 1\")]
+pub struct GCStart1 {
+    pub r#type: u8,
+    #[trace_event(rename = \"ClrInstanceID\")]
+    pub clr_instance_id: Option<u16>,
+    #[trace_event(rename = \"a b\")]
+    pub a_b: Option<GCStart1AB>,
+}
+
+#[derive(Clone, Debug, PartialEq, nettrace_reader::ReadEvent)]
+#[trace_event(provider = \"P\", name = \"String\")]
+pub struct String2 {
+    // \"self\" is not read: rest
+    #[trace_event(rename = \"Self\")]
+    pub self_: u8,
+    #[trace_event(rename = \"9\")]
+    pub field_9: u8,
+}
+";
+    assert_eq!(types.split_once("--rust`.\n").unwrap().1, expected, "{types}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{collections::HashMap, vec::Vec};
 
 use crate::{
     encode::PayloadEncoder,
-    field::TraceField,
+    field::{TraceField, part},
     schema::{ArrayLayout, FieldSchema, FieldType},
 };
 
@@ -43,8 +43,7 @@ impl<K, V> Copy for Pairs<'_, K, V> {}
 struct Entry<K, V>(core::marker::PhantomData<(K, V)>);
 
 impl<K: TraceField, V: TraceField> Entry<K, V> {
-    const FIELDS: &'static [FieldSchema] =
-        &[FieldSchema::of::<K, _>("Key"), FieldSchema::of::<V, _>("Value")];
+    const FIELDS: &'static [FieldSchema] = &[part::<K, _>("Key"), part::<V, _>("Value")];
     const TYPE: FieldType = FieldType::Object(Self::FIELDS);
     const MAP: FieldType = FieldType::Array(&Self::TYPE, ArrayLayout::Counted);
 

@@ -3,15 +3,15 @@
 
 use crate::{
     encode::PayloadEncoder,
-    field::TraceField,
-    schema::{FieldSchema, FieldType},
+    field::{TraceField, part},
+    schema::FieldType,
 };
 
 macro_rules! tuple {
     ($($($ty:ident $index:tt),+;)+) => {$(
         impl<As, $($ty: TraceField<As>),+> TraceField<As> for ($($ty,)+) {
             const TYPE: FieldType = FieldType::Object(&[
-                $(FieldSchema::of::<$ty, As>(stringify!($index))),+
+                $(part::<$ty, As>(stringify!($index))),+
             ]);
 
             #[inline(always)]
