@@ -13,7 +13,7 @@ use crate::convert::TableOptions;
 #[cfg(unix)]
 use crate::live::{CollectOptions, CountersOptions, TailOptions, TopOptions, Which};
 use crate::{
-    convert::{To, ViewOptions},
+    convert::{RedactOptions, To, ViewOptions},
     dump::DumpOptions,
     filter::FilterOptions,
     info::InfoOptions,
@@ -167,6 +167,25 @@ pub(crate) enum Command {
         #[command(flatten)]
         tables: TableOptions,
     },
+    /// Write a trace without the values of some fields, so that others may read it
+    ///
+    /// A text becomes ***, any other value zeros or an empty array. The result is of version 6 and
+    /// has the same events, types, numbers and times. If nothing has one of the names, no file is
+    /// written, and the exit code is 2. An event that cannot be decoded is left out, and the exit
+    /// code is 3.
+    Redact {
+        #[command(flatten)]
+        traces: Traces,
+        /// Where to write the result, or - for standard output. A file gets its name when it is
+        /// complete
+        #[arg(short, long, value_hint = ValueHint::FilePath)]
+        output: PathBuf,
+        /// Replace the output file if it exists
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        options: RedactOptions,
+    },
     /// List the live processes that can be traced: those of Rust that listen, and those of .NET
     ///
     /// The columns: id, program, version of the runtime, command line.
@@ -248,6 +267,7 @@ impl Command {
             | Self::Headers { traces, .. }
             | Self::Verify { traces, .. }
             | Self::Merge { traces, .. }
+            | Self::Redact { traces, .. }
             | Self::Convert { traces, .. } => Some(&traces.files),
             Self::Schema { .. } | Self::Completions { .. } => None,
             #[cfg(unix)]
@@ -264,7 +284,7 @@ impl Command {
     pub(crate) fn meanwhile(&self) -> Meanwhile {
         let is_quiet = match self {
             Self::Convert { out, .. } => out.as_os_str() != "-",
-            Self::Merge { output, .. } => output.as_os_str() != "-",
+            Self::Merge { output, .. } | Self::Redact { output, .. } => output.as_os_str() != "-",
             Self::Report { options, .. } => options.has_file(),
             Self::View { .. } => true,
             _ => false,

@@ -77,6 +77,9 @@ pub(crate) enum Failure {
     /// A file of schemas cannot be read: its name and the line.
     #[error("{0}")]
     Schema(String),
+    /// What was to be redacted is not there, or there is no key.
+    #[error("{0}")]
+    Redact(String),
     /// So many changes of schemas break what reads them. They were shown.
     #[error("{0} change{s} break{n} what reads these events", s = if *.0 == 1 { "" } else { "s" },
         n = if *.0 == 1 { "s" } else { "" })]
@@ -165,6 +168,7 @@ impl Failure {
             | Self::NeedsFolder(_)
             | Self::NotInHeph(_)
             | Self::Schema(_)
+            | Self::Redact(_)
             | Self::NothingMoreInHeph => 2,
             #[cfg(feature = "parquet")]
             Self::OnlyTables(_) | Self::NoHost => 2,

@@ -136,8 +136,11 @@ fn run(args: Args, out: &mut Output) -> Result<(), Failure> {
     }
     let name = files.name().to_owned();
     // Blocks are copied from trace to trace.
-    let as_stream =
-        matches!(&args.command, Command::Convert { to, out, .. } if convert::copies(*to, out));
+    let as_stream = match &args.command {
+        Command::Convert { to, out, .. } => convert::copies(*to, out),
+        Command::Redact { .. } => true,
+        _ => false,
+    };
     let (trace, ending) = merge::open(files, &mut limits, meanwhile, as_stream)?;
     ending.after(read(args.command, trace, limits, &name, out))
 }
@@ -218,6 +221,11 @@ fn read(
             };
             let (source, original) = trace.into_nettrace(limits)?;
             convert::run(source, limits, task, out)?;
+            original.end_converted()
+        }
+        Command::Redact { output, force, options, .. } => {
+            let (source, original) = trace.into_nettrace(limits)?;
+            convert::redact(source, limits, (&output, force), &options, out)?;
             original.end_converted()
         }
         Command::Report { options, .. } => {

@@ -464,6 +464,7 @@ fn names_of_a_trace_cannot_steer_a_terminal() {
         vec!["schema", "-", "--json"],
         vec!["schema", "-", "--md"],
         vec!["schema", "-", "--rust"],
+        vec!["redact", "-", "-o", "none", "--fields", "none"],
     ];
     let texts = ["jsonl", "csv", "chrome", "speedscope", "firefox", "folded", "flamegraph"];
     commands.extend(texts.map(|to| vec!["convert", "-", "-", "--to", to]));

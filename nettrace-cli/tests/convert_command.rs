@@ -2,6 +2,7 @@
 
 mod convert_support;
 mod program;
+mod redact;
 
 use std::{fs, path::Path};
 

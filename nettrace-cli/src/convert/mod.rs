@@ -18,6 +18,7 @@ pub(crate) mod destination;
 pub(crate) mod lines;
 mod omissions;
 mod payload;
+mod redact;
 mod sequence;
 #[cfg(feature = "parquet")]
 mod tables;
@@ -41,11 +42,12 @@ use nettrace_views::viewers::{Options, View};
 
 #[cfg(feature = "parquet")]
 pub(crate) use self::tables::TableOptions;
-pub(crate) use self::view_options::ViewOptions;
+pub(crate) use self::{redact::RedactOptions, view_options::ViewOptions};
 use crate::{
     convert::{
         destination::Destination,
         omissions::{Kind, Omissions},
+        redact::Redaction,
         to_stream::ToStream,
         v6::ToV6,
         view::Other,
@@ -155,6 +157,30 @@ pub(crate) fn run(
         (reader.totals().unknown_blocks, reader.totals().unknown_parts);
     let left_out = Omissions { unknown_blocks, unknown_parts, ..rewriter.left_out() };
     let lost = report(reader.totals(), left_out.lines(), format.title(), written)?;
+    Ok(end?).and(lost)
+}
+
+/// Writes the trace `source` as one of version 6, without the values of some fields. If the path is
+/// `-`, the result goes to `stdout`.
+pub(crate) fn redact(
+    source: Source,
+    limits: Limits,
+    (out, force): (&Path, bool),
+    options: &RedactOptions,
+    stdout: &mut impl Write,
+) -> Result<(), Failure> {
+    let redaction = Redaction::new(options)?;
+    let mut destination = Destination::open(out, force, stdout)?;
+    let mut reader = limits.options().runtime_events(false).open(source)?;
+    let mut rewriter = ToV6::redacted(reader.major_version(), redaction);
+    let end = rewrite(&mut reader, &mut rewriter, |bytes| destination.write(bytes))?;
+    // A name with a mistake would leave in what somebody wanted to be out.
+    rewriter.redaction_result()?;
+    let written = destination.finish()?;
+    let (unknown_blocks, unknown_parts) =
+        (reader.totals().unknown_blocks, reader.totals().unknown_parts);
+    let left_out = Omissions { unknown_blocks, unknown_parts, ..rewriter.left_out() };
+    let lost = report(reader.totals(), left_out.lines(), Format::V6.title(), written)?;
     Ok(end?).and(lost)
 }
 

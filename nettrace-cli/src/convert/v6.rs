@@ -22,7 +22,9 @@ use nettrace_format::{
 use nettrace_reader::{Event, Item, LabelLists, Metadata, SequencePoint, Stack, Thread};
 
 use crate::{
-    convert::{Rewriter, omissions::Omissions, sequence::Numbers, turned, types},
+    convert::{
+        Rewriter, omissions::Omissions, redact::Redaction, sequence::Numbers, turned, types,
+    },
     failure::Failure,
 };
 
@@ -62,6 +64,8 @@ pub(super) struct ToV6 {
     /// Stacks that were left out since the last sequence point.
     no_stacks: HashSet<u32>,
     left_out: Omissions,
+    /// What is replaced in the result.
+    redaction: Option<Redaction>,
 }
 
 /// The event block that is being written.
@@ -95,7 +99,18 @@ impl ToV6 {
             epoch: 0,
             no_stacks: HashSet::new(),
             left_out: Omissions::default(),
+            redaction: None,
         }
+    }
+
+    /// Also replaces values.
+    pub(super) fn redacted(version: u32, redaction: Redaction) -> Self {
+        Self { redaction: Some(redaction), ..Self::new(version) }
+    }
+
+    /// Whether each name has replaced something.
+    pub(super) fn redaction_result(&self) -> Result<(), Failure> {
+        self.redaction.as_ref().map_or(Ok(()), Redaction::result)
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
@@ -106,6 +121,18 @@ impl ToV6 {
             self.left_out.large_events += 1;
             return Ok(());
         }
+        let redaction = self.redaction.as_ref();
+        let redacted = match redaction.and_then(|it| it.payload(header.metadata_id, event.payload))
+        {
+            None => None,
+            Some(Ok(payload)) => Some(payload),
+            Some(Err(_)) => {
+                self.end_block(out)?;
+                self.left_out.strange_events += 1;
+                return Ok(());
+            }
+        };
+        let payload = redacted.as_deref().unwrap_or(event.payload);
         let is_other = |block: &Block| block.capture_thread != header.capture_thread;
         if self.block.as_ref().is_some_and(is_other) || self.rows.len() >= MOST_ROWS {
             self.end_block(out)?;
@@ -131,7 +158,7 @@ impl ToV6 {
             timestamp: header.timestamp,
             labels,
             sorted: header.is_sorted,
-            payload_len: header.payload_size,
+            payload_len: payload.len() as u32,
         };
         match &mut self.block {
             Some(block) => {
@@ -149,7 +176,7 @@ impl ToV6 {
                 self.encoder.full_row(&row, &mut self.rows);
             }
         }
-        self.rows.extend_from_slice(event.payload);
+        self.rows.extend_from_slice(payload);
         Ok(())
     }
 
@@ -165,6 +192,9 @@ impl ToV6 {
     fn metadata(&mut self, metadata: &[Metadata], out: &mut Vec<u8>) -> Result<(), FormatError> {
         let mut rows = Vec::new();
         for of in metadata {
+            if let Some(redaction) = &mut self.redaction {
+                redaction.define(of);
+            }
             let cut = types::put_description(of, self.is_older, &mut rows)?;
             if cut.has_unknown_fields {
                 self.left_out.without_fields(of);
@@ -183,10 +213,19 @@ impl ToV6 {
         loop {
             let run: Vec<_> = lists.by_ref().take(LISTS_OF_BLOCK).collect();
             let Some((first, _)) = run.first() else { return Ok(()) };
+            let mut owned: Vec<Vec<_>> = Vec::new();
             let mut all: Vec<Vec<Label<'_>>> = Vec::with_capacity(run.len());
             for (_, list) in &run {
-                let labels: Vec<_> = list.labels.iter().filter_map(types::label).collect();
-                self.left_out.labels += (list.labels.len() - labels.len()) as u64;
+                if let Some(redaction) = &mut self.redaction {
+                    let redacted = list.labels.iter().map(|label| redaction.label(label));
+                    let redacted: Vec<_> = redacted.collect();
+                    owned.push(redacted);
+                }
+            }
+            for (at, (_, list)) in run.iter().enumerate() {
+                let list = owned.get(at).unwrap_or(&list.labels);
+                let labels: Vec<_> = list.iter().filter_map(types::label).collect();
+                self.left_out.labels += (list.len() - labels.len()) as u64;
                 all.push(labels);
             }
             let all: Vec<_> = all.iter().map(|list| &**list).collect();
@@ -337,7 +376,11 @@ impl Rewriter for ToV6 {
         let process = info.key_values.iter().find(|(key, _)| *key == "ProcessId");
         self.process_id = process.and_then(|(_, id)| id.parse().ok());
         v6::stream_header(out);
-        Ok(v6::trace_block(info, out)?)
+        let Some(redaction) = &mut self.redaction else { return Ok(v6::trace_block(info, out)?) };
+        let pairs = info.key_values.iter();
+        let pairs: Vec<_> = pairs.map(|(key, value)| (*key, redaction.value(key, value))).collect();
+        let key_values: Vec<_> = pairs.iter().map(|(key, value)| (*key, &**value)).collect();
+        Ok(v6::trace_block(&TraceInfo { key_values: &key_values, ..*info }, out)?)
     }
 
     fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
@@ -347,7 +390,14 @@ impl Rewriter for ToV6 {
         self.end_block(out)?;
         match item {
             Item::Metadata(types) => self.metadata(&types, out)?,
-            Item::Threads(threads) => thread_block(&threads, out)?,
+            Item::Threads(mut threads) => {
+                if let Some(redaction) = &mut self.redaction {
+                    for (key, value) in threads.iter_mut().flat_map(|it| &mut it.key_values) {
+                        *value = redaction.value(key, value).into_owned();
+                    }
+                }
+                thread_block(&threads, out)?;
+            }
             Item::RemovedThreads(threads) => {
                 let numbers = threads.into_iter();
                 let gone: Vec<_> =

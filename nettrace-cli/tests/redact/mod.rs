@@ -1,0 +1,258 @@
+//! `nettrace redact`: no byte of what was to be left out is in the result, and all else is.
+
+use std::{collections::BTreeMap, fs, path::Path, time::SystemTime};
+
+use nettrace_reader::{ReadEvent, ReadField, Reader, SortedReader, Value, verify};
+use nettrace_writer::{
+    Emit, Label, Session, TraceEvent, TraceField, enter_labels, sink::MemorySink,
+};
+use testkit::reference::{dotnet_traces, judged};
+
+use crate::program::{nettrace, stderr};
+
+const SECRET: &str = "Ada-Lovelace-1815";
+const NUMBER: u64 = 0x5EC2_E75E_C2E7_5EC2;
+
+#[derive(Clone, Debug, PartialEq, TraceField, ReadField)]
+struct Card {
+    number: u64,
+    kind: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TraceEvent, ReadEvent)]
+#[trace_event(provider = "Redact-Shop")]
+struct Sold {
+    item: String,
+    customer: String,
+    #[trace_event(encoding = utf8)]
+    customer_utf8: String,
+    #[trace_event(encoding = utf16_nul)]
+    customer_nul: String,
+    #[trace_event(encoding = utf8_data_loc)]
+    customer_located: String,
+    #[trace_event(encoding = rel_loc)]
+    numbers: Vec<u64>,
+    maybe: Option<String>,
+    card: Card,
+    cards: Vec<Card>,
+    pairs: [(u8, u64); 2],
+    id: u64,
+    #[trace_event(encoding = varint)]
+    variable: u64,
+    at: SystemTime,
+    map: BTreeMap<String, u64>,
+    cents: u32,
+    #[trace_event(encoding = rel_loc)]
+    kept: String,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Redact-Shop")]
+struct Seen {
+    customer: String,
+}
+
+fn card() -> Card {
+    Card { number: NUMBER, kind: "gold".into() }
+}
+
+fn sold(customer: &str) -> Sold {
+    Sold {
+        item: "a book".into(),
+        customer: customer.into(),
+        customer_utf8: customer.into(),
+        customer_nul: customer.into(),
+        customer_located: customer.into(),
+        numbers: vec![NUMBER; 3],
+        maybe: Some(customer.into()),
+        card: card(),
+        cards: vec![card(), card()],
+        pairs: [(7, NUMBER), (8, NUMBER)],
+        id: NUMBER,
+        variable: NUMBER,
+        at: SystemTime::UNIX_EPOCH,
+        map: [(customer.to_owned(), NUMBER)].into(),
+        cents: 1_250,
+        kept: "kept".into(),
+    }
+}
+
+fn trace() -> Vec<u8> {
+    let memory = MemorySink::new();
+    let session = Session::builder()
+        .sink(memory.clone())
+        .provider("Redact-Shop")
+        .key_value("customer", SECRET)
+        .key_value("kept", "kept");
+    let session = session.start().unwrap();
+    for customer in [SECRET, "Charles-Babbage", SECRET] {
+        let labels = [Label::Str("customer", customer), Label::Int("id", NUMBER as i64)];
+        let _labels = enter_labels(&labels).unwrap();
+        sold(customer).emit();
+        Seen { customer: "nobody".into() }.emit();
+    }
+    session.finish().unwrap();
+    memory.bytes()
+}
+
+/// The names of all that is secret.
+const NAMES: &str = "customer,customer_utf8,customer_nul,customer_located,numbers,maybe,\
+    card.number,cards.number,pairs.1,Sold:id,id,variable,map";
+
+fn redact(trace: &Path, out: &Path, more: &[&str]) -> (i32, String) {
+    let paths = [trace, out].map(|path| path.to_str().unwrap());
+    let args = [&["redact", paths[0], "-o", paths[1], "--force"], more].concat();
+    let output = nettrace(&args, b"");
+    (output.status.code().unwrap(), stderr(&output).to_owned())
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+fn all<T: ReadEvent>(trace: &[u8]) -> Vec<T> {
+    Reader::new(trace).unwrap().events::<T>().map(|event| event.unwrap().value).collect()
+}
+
+#[test]
+fn no_byte_of_a_secret_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, out] = ["t.nettrace", "out.nettrace"].map(|name| folder.path().join(name));
+    let trace = trace();
+    let utf16: Vec<u8> = SECRET.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    // As LEB128: 63 bits in nine bytes.
+    let bits = |at: u32| (NUMBER >> (7 * at)) as u8 & 0x7F;
+    let variable: Vec<u8> = (0..9).map(|at| bits(at) | if at < 8 { 0x80 } else { 0 }).collect();
+    let secrets = [SECRET.as_bytes(), &utf16, &NUMBER.to_le_bytes(), &variable];
+    for (at, secret) in secrets.iter().enumerate() {
+        assert!(contains(&trace, secret), "{at}: the test has what it looks for");
+    }
+    fs::write(&path, &trace).unwrap();
+
+    for more in [&["--fields", NAMES][..], &["--fields", NAMES, "--hash"]] {
+        let (code, said) = redact(&path, &out, more);
+        assert_eq!(code, 0, "{said}");
+        let redacted = fs::read(&out).unwrap();
+        for (at, secret) in secrets.iter().enumerate() {
+            assert!(!contains(&redacted, secret), "{at} is in the result of {more:?}");
+        }
+        let report = verify(&redacted[..]).unwrap();
+        assert!(report.is_sound() && report.events == 6, "{report:?}");
+        if let Some(verdict) = judged(&redacted) {
+            verdict.assert_holds(report.events, report.lost);
+        }
+        // All else is as it was.
+        let kept = |event: Sold| (event.item, event.cents, event.kept, event.at, event.card.kind);
+        let before: Vec<_> = all::<Sold>(&trace).into_iter().map(kept).collect();
+        let after: Vec<_> = all::<Sold>(&redacted).into_iter().map(kept).collect();
+        assert_eq!((before.len(), &after), (3, &before));
+        let times = |trace: &[u8]| -> Vec<_> {
+            let mut reader = Reader::new(trace).unwrap();
+            let times = reader.events::<Sold>();
+            times.map(|event| event.unwrap().header.timestamp).collect()
+        };
+        assert_eq!(times(&redacted), times(&trace));
+        let reader = Reader::new(&redacted[..]).unwrap();
+        let kept = reader.trace().key_values.iter().find(|(key, _)| key == "kept");
+        assert_eq!(kept.unwrap().1, "kept");
+    }
+}
+
+#[test]
+fn a_mask_is_the_same_for_all_and_a_hash_for_equal_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, out, key] = ["t", "out", "key"].map(|name| folder.path().join(name));
+    fs::write(&path, trace()).unwrap();
+    let read = |more: &[&str]| {
+        let (code, said) = redact(&path, &out, more);
+        assert_eq!(code, 0, "{said}");
+        all::<Sold>(&fs::read(&out).unwrap())
+    };
+    let masked = &read(&["--fields", NAMES])[0];
+    let expected = Sold {
+        numbers: Vec::new(),
+        maybe: None,
+        card: Card { number: 0, ..card() },
+        cards: vec![Card { number: 0, ..card() }; 2],
+        pairs: [(7, 0), (8, 0)],
+        id: 0,
+        variable: 0,
+        map: BTreeMap::new(),
+        ..sold("***")
+    };
+    assert_eq!(*masked, expected);
+
+    let hashed = read(&["--fields", "customer,Sold:id", "--hash"]);
+    assert_eq!(hashed[0].customer, hashed[2].customer);
+    assert_ne!(hashed[0].customer, hashed[1].customer);
+    assert!(hashed[0].customer.len() == 16 && hashed[0].id != NUMBER, "{hashed:?}");
+    assert_eq!((hashed[0].id, hashed[0].maybe.as_deref()), (hashed[1].id, Some(SECRET)));
+    // Another run has another key, unless it is given.
+    assert_ne!(read(&["--fields", "customer", "--hash"])[0].customer, hashed[0].customer);
+    fs::write(&key, "000102030405060708090a0b0c0d0e0f\n").unwrap();
+    let with_key = ["--fields", "customer,maybe", "--hash", "--key-file", key.to_str().unwrap()];
+    let [once, again] = [(); 2].map(|()| read(&with_key));
+    assert_eq!(once, again);
+    assert_eq!(once[0].maybe.as_ref(), Some(&once[0].customer));
+}
+
+#[test]
+fn a_name_that_nothing_has_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, out] = ["t", "out"].map(|name| folder.path().join(name));
+    fs::write(&path, trace()).unwrap();
+    for (names, wrong) in [("customer,costumer", "`costumer`"), ("Seen:item", "`Seen:item`")] {
+        let (code, said) = redact(&path, &out, &["--fields", names]);
+        assert_eq!((code, out.exists()), (2, false), "{said}");
+        assert!(said.contains(wrong), "{said}");
+    }
+    // Only the event that was named.
+    let (code, _) = redact(&path, &out, &["--fields", "Seen:customer"]);
+    let bytes = fs::read(&out).unwrap();
+    assert_eq!((code, all::<Sold>(&bytes)[0].customer.as_str()), (0, SECRET));
+    fs::write(&path, "not a key").unwrap();
+    let key = path.to_str().unwrap();
+    let args = ["--fields", "customer", "--hash", "--key-file", key];
+    let (code, said) = redact(&path, &out, &args);
+    assert!(code == 2 && said.contains("32 hexadecimal digits"), "{said}");
+}
+
+/// Each field of each trace of .NET: the result has as many events, and the field's texts are gone.
+#[test]
+fn traces_of_dotnet_can_be_redacted() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    for path in dotnet_traces() {
+        let bytes = fs::read(&path).unwrap();
+        let before = verify(&bytes[..]).unwrap();
+        let mut names = std::collections::BTreeSet::new();
+        let options = nettrace_reader::Options::default().runtime_events(false);
+        let mut reader = options.clone().open(&bytes[..]).unwrap();
+        reader.read_to_end().unwrap();
+        for field in reader.metadata().iter().flat_map(|metadata| &metadata.fields) {
+            if !field.name.contains([',', ':']) && !field.name.is_empty() {
+                names.insert(field.name.clone());
+            }
+        }
+        if names.is_empty() {
+            continue;
+        }
+        let names: Vec<_> = names.into_iter().collect();
+        let (code, said) = redact(&path, &out, &["--fields", &names.join(",")]);
+        assert!(matches!(code, 0 | 3), "{}: {said}", path.display());
+        let redacted = fs::read(&out).unwrap();
+        let after = verify(&redacted[..]).unwrap();
+        assert_eq!(after.events, before.events, "{}: {said}", path.display());
+        if let Some(verdict) = judged(&redacted) {
+            verdict.assert_accepted();
+        }
+        let mut reader: SortedReader<_> = options.open(&redacted[..]).unwrap().sorted();
+        while let Some(event) = reader.next_event().unwrap() {
+            for (name, value) in event.fields().filter_map(Result::ok) {
+                if let Value::Text(text) = value {
+                    assert_eq!(text, "***", "{}: {name}", path.display());
+                }
+            }
+        }
+    }
+}
