@@ -1,8 +1,8 @@
 //! `nettrace redact`: a trace without the values of some fields.
 //!
 //! A value is replaced where it stands: a text by `***` or by a hash, any other by zeros or an
-//! empty array. Types, numbers and times stay the same, so everything else can be done with the result.
-//! The fields of a type are found by their paths. What cannot be decoded is not copied.
+//! empty array. Types, numbers and times stay the same, so everything else can be done with the
+//! result. The fields of a type are found by their paths. What cannot be decoded is not copied.
 
 use std::{
     borrow::Cow,
