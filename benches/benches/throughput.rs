@@ -17,7 +17,7 @@ use benches::{
     report::{Report, median},
 };
 use nettrace_writer::{
-    Emit, Keep, OnFull, Session, SessionBuilder, Stats,
+    Emit, Keep, Level, OnFull, Session, SessionBuilder, Stats, Triggers,
     sink::{FileSink, MemorySink},
 };
 use tempfile::TempDir;
@@ -89,13 +89,25 @@ fn flight_recorder(options: &Options, report: &mut Report) {
     let rate = |builder: SessionBuilder| {
         record(builder.on_full(OnFull::Block), span, u64::MAX).events_per_second()
     };
+    let dumps = tempfile::tempdir().expect("a folder");
+    // Conditions that no event meets: one asks for the type alone, one for a value of each event.
+    let triggers = || Triggers::new(dumps.path(), "never");
+    let by_level = triggers().on_level(Level::Critical);
+    let by_value = triggers().on_number(PROVIDER, "Two", "b", i64::MAX..);
     let (mut kept, mut written) = (Vec::new(), Vec::new());
+    let (mut leveled, mut valued) = (Vec::new(), Vec::new());
     for _ in 0..options.amount(5, 1) {
-        kept.push(rate(Session::builder().flight_recorder(keep)));
+        let recorder = || Session::builder().flight_recorder(keep);
+        kept.push(rate(recorder()));
+        leveled.push(rate(recorder().triggers(by_level.clone())));
+        valued.push(rate(recorder().triggers(by_value.clone())));
         written.push(rate(Session::builder().file("/dev/null")));
     }
+    let written = median(written);
     report.figure("flight_recorder_events_per_second", kept.clone());
-    report.ratio("flight_recorder_of_dev_null", median(kept) / median(written));
+    report.ratio("flight_recorder_of_dev_null", median(kept) / written);
+    report.ratio("flight_recorder_with_level_of_dev_null", median(leveled) / written);
+    report.ratio("flight_recorder_with_value_of_dev_null", median(valued) / written);
 
     let Some(folder) = machine::tmpfs().and_then(|_| folder().ok()) else {
         return report.skip("flight_recorder_dump", "the system has no folder for files in memory");

@@ -1,44 +1,9 @@
 //! The blocks of a session's stream, as far as a tail decision has to understand them.
 
 pub(crate) use nettrace_format::v6::read::{
-    Malformed, Point, blocks, point, thread_rows, thread_sequences, type_rows,
+    Malformed, Point, Rows, blocks, point, thread_rows, thread_sequences, type_rows,
 };
-use nettrace_format::v6::{
-    LAST_LABEL, Label, RowHeader, RowState,
-    read::{word16, word32},
-    read_label,
-};
-
-/// The rows of an event block.
-#[derive(Debug)]
-pub(crate) struct Rows<'a> {
-    rest: &'a [u8],
-    state: RowState,
-}
-
-impl<'a> Rows<'a> {
-    pub(crate) fn new(body: &'a [u8]) -> Result<Self, Malformed> {
-        let (size, flags) = (word16(body, 0)?, word16(body, 2)?);
-        let rest = body.get(usize::from(size)..).ok_or(Malformed)?;
-        if flags & 1 == 0 {
-            return Err(Malformed); // headers that are not compressed
-        }
-        Ok(Self { rest, state: RowState::new() })
-    }
-
-    /// The next row: its header and its payload.
-    pub(crate) fn next(&mut self) -> Result<Option<(RowHeader, &'a [u8])>, Malformed> {
-        if self.rest.is_empty() {
-            return Ok(None);
-        }
-        let len = self.state.advance(self.rest).ok_or(Malformed)?;
-        let header = *self.state.last();
-        let row = self.rest.get(len..).ok_or(Malformed)?;
-        let payload = row.get(..header.payload_len as usize).ok_or(Malformed)?;
-        self.rest = &row[payload.len()..];
-        Ok(Some((header, payload)))
-    }
-}
+use nettrace_format::v6::{LAST_LABEL, Label, read::word32, read_label};
 
 /// The span that the events with a label list belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

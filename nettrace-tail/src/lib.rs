@@ -289,7 +289,7 @@ impl<S: Sink> Tail<S> {
             let block = block?;
             if block.is(BlockKind::Event) {
                 let mut rows = Rows::new(block.body)?;
-                while let Some((header, payload)) = rows.next()? {
+                while let Some((header, payload)) = rows.next_row()? {
                     let list = incoming.lists.get(header.labels);
                     let Some(span) = list.and_then(|(list, _)| list.span) else { continue };
                     let role = incoming.roles.get(header.metadata_id);

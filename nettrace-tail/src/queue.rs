@@ -199,7 +199,7 @@ pub(crate) fn count_rows(bytes: &[u8]) -> u64 {
     for block in blocks(bytes).flatten() {
         if block.is(nettrace_format::v6::BlockKind::Event) {
             let Ok(mut rows) = Rows::new(block.body) else { continue };
-            while let Ok(Some((header, _))) = rows.next() {
+            while let Ok(Some((header, _))) = rows.next_row() {
                 count += u64::from(header.metadata_id != counts::TYPE);
             }
         }

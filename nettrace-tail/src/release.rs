@@ -74,7 +74,7 @@ impl Release {
             let block = block?;
             if block.is(BlockKind::Event) {
                 let mut rows = Rows::new(block.body)?;
-                while let Some((header, _)) = rows.next()? {
+                while let Some((header, _)) = rows.next_row()? {
                     self.out.leave_out(&header)?;
                 }
             } else if block.is(BlockKind::Thread) {
@@ -111,7 +111,7 @@ impl Release {
             let block = block?;
             if block.is(BlockKind::Event) {
                 let mut rows = Rows::new(block.body)?;
-                while let Some((header, payload)) = rows.next()? {
+                while let Some((header, payload)) = rows.next_row()? {
                     self.row(header, payload, with)?;
                 }
                 self.out.end_block()?;

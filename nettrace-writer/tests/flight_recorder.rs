@@ -16,8 +16,9 @@ use std::{
 
 use nettrace_reader::Reader;
 use nettrace_writer::{
-    Emit, Error, Format, Keep, Label, Session, TraceEvent, Triggers, enter_labels,
+    Emit, Error, Format, Keep, Label, Level, Session, TraceEvent, Triggers, enter_labels,
     sink::{FileSink, MemorySink},
+    traced,
 };
 
 use crate::trace_support::{Seen, read, sound};
@@ -214,6 +215,128 @@ fn triggers_write_files_with_what_came_after() {
     let reader = Reader::new(&bytes[..]).unwrap();
     assert_eq!(reader.trace().value("nettrace.trigger"), Some("slow, ../failed\n"));
     assert_eq!(reader.trace().value("route"), Some("/cart"));
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Flight-Watched", level = Warning)]
+struct Answered {
+    before: Option<u8>,
+    nested: (u64, [i8; 2]),
+    status: u16,
+    late: Option<i64>,
+    #[trace_event(encoding = varint)]
+    variable: u64,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Flight-Watched", level = Error)]
+struct Refused {
+    number: u64,
+}
+
+#[traced(provider = "Flight-Watched", fields = [fails])]
+fn check_out(fails: bool) -> Result<(), String> {
+    if fails { Err("no".to_owned()) } else { Ok(()) }
+}
+
+#[traced(provider = "Flight-Watched", mode = single)]
+fn pay(time: Duration) {
+    thread::sleep(time);
+}
+
+#[traced(provider = "Flight-Watched")]
+fn ship(time: Duration) {
+    thread::sleep(time);
+}
+
+/// Which triggers fired, by the dumps' names, while `emit` ran.
+fn fired(triggers: impl FnOnce(Triggers) -> Triggers, emit: impl FnOnce()) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let triggers = triggers(Triggers::new(folder.path(), "t").files(100));
+    let session = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
+    let session = session.provider("Flight-Watched").start().unwrap();
+    // Of types that the session meets later, too.
+    emit();
+    session.flush().unwrap();
+    let counts = session.dump_counts();
+    session.finish().unwrap();
+    let files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let mut names = Vec::new();
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        let bytes = fs::read(&file).unwrap();
+        sound(&bytes, &[]);
+        let reader = Reader::new(&bytes[..]).unwrap();
+        let trace = reader.trace();
+        let of = trace.key_values.iter().find(|(key, _)| key == "nettrace.trigger.event");
+        names.push(format!("{} by {}", &name[2..name.len() - 11], of.unwrap().1));
+    }
+    assert_eq!(counts.failed, 0, "{counts:?}");
+    names.sort();
+    names
+}
+
+fn answered(status: u16, late: Option<i64>, variable: u64) {
+    Answered { before: Some(1), nested: (503, [9, 9]), status, late, variable }.emit();
+}
+
+#[test]
+fn an_event_that_matches_writes_a_dump() {
+    let nothing: [&str; 0] = [];
+    let some = || {
+        answered(200, None, 0);
+        check_out(false).unwrap();
+        pay(Duration::ZERO);
+        ship(Duration::ZERO);
+    };
+    let all = |triggers: Triggers| {
+        triggers
+            .on_level(Level::Error)
+            .on_event("Flight-Watched", "Refused")
+            .on_number("Flight-Watched", "Answered", "status", 500..600)
+            .on_failed_span("Flight-Watched", "check_out")
+            .on_slow_span("Flight-Watched", "pay", Duration::from_millis(20))
+            .on_slow_span("Flight-Watched", "ship", Duration::from_millis(20))
+    };
+    assert_eq!(fired(all, some), nothing);
+    assert_eq!(fired(all, || answered(503, None, 0)), ["Answered by Flight-Watched/Answered"]);
+    assert_eq!(
+        fired(all, || check_out(true).unwrap_err().clear()),
+        ["check_out-failed by Flight-Watched/check_outStop"]
+    );
+    let slow = Duration::from_millis(25);
+    assert_eq!(fired(all, || pay(slow)), ["pay-slow by Flight-Watched/pay"]);
+    assert_eq!(fired(all, || ship(slow)), ["ship-slow by Flight-Watched/shipStop"]);
+    // Both conditions of one event, and each at most once a minute.
+    let both = fired(all, || (0..100).for_each(|number| Refused { number }.emit()));
+    assert!(both[0].ends_with("by Flight-Watched/Refused"), "{both:?}");
+    let names: Vec<_> = both.iter().map(|name| name.split(" by ").next().unwrap()).collect();
+    assert!(matches!(&names[..], ["error"] | ["Refused", "error"]), "{names:?}");
+}
+
+#[test]
+fn numbers_are_found_in_their_fields() {
+    let number = |field: &'static str, range: std::ops::RangeInclusive<i64>| {
+        move |triggers: Triggers| {
+            triggers.on_number("Flight-Watched", "Answered", field, range.clone())
+        }
+    };
+    let fires = |triggers: &dyn Fn(Triggers) -> Triggers, status, late, variable| {
+        !fired(triggers, || answered(status, late, variable)).is_empty()
+    };
+    // Not the number of another field, or of a part of one.
+    assert!(!fires(&number("status", 503..=503), 200, Some(503), 503));
+    assert!(!fires(&number("nested", 503..=503), 200, None, 0));
+    assert!(fires(&number("status", 200..=200), 200, None, 0));
+    assert!(fires(&number("late", -5..=-5), 200, Some(-5), 0));
+    assert!(!fires(&number("late", -5..=-5), 200, None, 0));
+    assert!(fires(&number("variable", i64::MAX..=i64::MAX), 200, None, u64::MAX));
+    assert!(!fires(&number("no_such_field", 0..=9), 200, None, 0));
+    let names = fired(
+        |triggers| triggers.on_event("Flight-Other", "Answered").on_level(Level::Critical),
+        || answered(200, None, 0),
+    );
+    assert!(names.is_empty(), "{names:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::{
     FormatError,
     primitive::{self, MAX_VARUINT64},
-    v6::{BLOCK_HEADER, BlockKind, ThreadSequence},
+    v6::{BLOCK_HEADER, BlockKind, RowHeader, RowState, ThreadSequence},
 };
 
 /// The bytes are not what a session writes in version 6.
@@ -73,6 +73,62 @@ pub fn blocks(mut bytes: &[u8]) -> impl Iterator<Item = Result<Block<'_>, Malfor
         bytes = after;
         Some(Ok(Block { kind: (header >> 24) as u8, whole, body }))
     })
+}
+
+/// The rows of an event block.
+///
+/// ```
+/// use nettrace_format::v6::{RowEncoder, RowHeader, event_block_header, read};
+///
+/// let mut rows = Vec::new();
+/// let header = RowHeader { metadata_id: 7, payload_len: 2, ..RowHeader::default() };
+/// RowEncoder::new().full_row(&header, &mut rows);
+/// rows.extend(b"ab");
+/// let mut bytes = Vec::from(event_block_header(0, 0, true, rows.len())?);
+/// bytes.extend(rows);
+///
+/// let block = read::blocks(&bytes).next().expect("one block")?;
+/// let mut rows = read::Rows::new(block.body)?;
+/// let (header, payload) = rows.next_row()?.expect("one row");
+/// assert_eq!((header.metadata_id, payload), (7, &b"ab"[..]));
+/// assert_eq!(rows.next_row()?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Rows<'a> {
+    rest: &'a [u8],
+    state: RowState,
+}
+
+impl<'a> Rows<'a> {
+    /// Those of a block with this body.
+    ///
+    /// # Errors
+    /// [`Malformed`] if its rows are not compressed.
+    pub fn new(body: &'a [u8]) -> Result<Self, Malformed> {
+        let (size, flags) = (word16(body, 0)?, word16(body, 2)?);
+        let rest = body.get(usize::from(size)..).ok_or(Malformed)?;
+        if flags & 1 == 0 {
+            return Err(Malformed); // headers that are not compressed
+        }
+        Ok(Self { rest, state: RowState::new() })
+    }
+
+    /// The next row: its header and its payload.
+    ///
+    /// # Errors
+    /// [`Malformed`] if it is not whole.
+    pub fn next_row(&mut self) -> Result<Option<(RowHeader, &'a [u8])>, Malformed> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let len = self.state.advance(self.rest).ok_or(Malformed)?;
+        let header = *self.state.last();
+        let row = self.rest.get(len..).ok_or(Malformed)?;
+        let payload = row.get(..header.payload_len as usize).ok_or(Malformed)?;
+        self.rest = &row[payload.len()..];
+        Ok(Some((header, payload)))
+    }
 }
 
 /// The rows of a block of types: the id of each, and its bytes.

@@ -1,6 +1,7 @@
 //! A session: the handle that the application holds while a trace is being recorded.
 
 pub(crate) mod builder;
+mod conditions;
 pub(crate) mod health;
 mod providers;
 mod recorder;

@@ -5,17 +5,23 @@ use std::{
     ffi::OsString,
     fmt, fs,
     io::ErrorKind,
+    ops::RangeBounds,
     path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
 };
+
+use nettrace_event::Level;
 
 use crate::{
     flusher::OwnThread,
     panics::{self, AfterPanic},
     process::generation,
     protocol::clock::Stopwatch,
-    session::recorder::Recorder,
+    session::{
+        conditions::{Condition, Matcher},
+        recorder::Recorder,
+    },
     shared::{
         channel::{self, Missing, Receiver, Sender},
         error::Error,
@@ -69,6 +75,7 @@ pub struct Triggers {
     every: Duration,
     files: usize,
     on_panic: bool,
+    conditions: Vec<Condition>,
 }
 
 impl Triggers {
@@ -83,7 +90,15 @@ impl Triggers {
     pub fn new(folder: impl Into<PathBuf>, stem: impl Into<OsString>) -> Self {
         let (folder, stem) = (folder.into(), stem.into());
         let every = Duration::from_secs(60);
-        Self { folder, stem, after: Duration::ZERO, every, files: 10, on_panic: false }
+        Self {
+            folder,
+            stem,
+            after: Duration::ZERO,
+            every,
+            files: 10,
+            on_panic: false,
+            conditions: Vec::new(),
+        }
     }
 
     /// How long the recorder goes on before it writes, so that a dump has what came after its
@@ -135,6 +150,82 @@ impl Triggers {
     /// ```
     pub fn on_panic(mut self) -> Self {
         self.on_panic = true;
+        self
+    }
+
+    /// Writes a dump when an event of this level, or of a more severe one, is recorded. The name of
+    /// the trigger is that of the level: `error`.
+    ///
+    /// This and the following are decided in the session's thread, when it collects events: a
+    /// [flush interval](crate::SessionBuilder::flush_interval) after the event at most. They see
+    /// what the session records. An event costs its thread nothing more. The dump has the
+    /// key-value `nettrace.trigger.event`: provider and name of the event.
+    ///
+    /// ```
+    /// # use nettrace_writer::{Level, Triggers};
+    /// let triggers = Triggers::new("dumps", "shop").on_level(Level::Error);
+    /// ```
+    pub fn on_level(mut self, level: Level) -> Self {
+        self.conditions.push(Condition::level(level));
+        self
+    }
+
+    /// Writes a dump when an event of this type is recorded. The name of the trigger is that of the
+    /// event.
+    ///
+    /// ```
+    /// # use nettrace_writer::Triggers;
+    /// let triggers = Triggers::new("dumps", "shop").on_event("Contoso-Shop", "PaymentRefused");
+    /// ```
+    pub fn on_event(mut self, provider: &str, event: &str) -> Self {
+        self.conditions.push(Condition::event(provider, event));
+        self
+    }
+
+    /// Writes a dump when an integer of an event is in a range. The name of the trigger is that of
+    /// the event.
+    ///
+    /// ```
+    /// # use nettrace_writer::Triggers;
+    /// let triggers = Triggers::new("dumps", "shop")
+    ///     .on_number("Contoso-Shop", "Answered", "status", 500..600);
+    /// ```
+    pub fn on_number(
+        mut self,
+        provider: &str,
+        event: &str,
+        field: &str,
+        range: impl RangeBounds<i64>,
+    ) -> Self {
+        self.conditions.push(Condition::number(provider, event, field, range));
+        self
+    }
+
+    /// Writes a dump when a span ends that has taken as long as `time` or longer. `span` is its
+    /// name: that of the function, or of its Start event without `Start`. The name of the trigger
+    /// is the span's with `-slow`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use nettrace_writer::Triggers;
+    /// // The requests that `nettrace-tower` records in a service.
+    /// let triggers = Triggers::new("dumps", "shop")
+    ///     .on_slow_span("NetTrace-Tower", "ServerRequest", Duration::from_millis(250));
+    /// ```
+    pub fn on_slow_span(mut self, provider: &str, span: &str, time: Duration) -> Self {
+        self.conditions.push(Condition::slow(provider, span, time));
+        self
+    }
+
+    /// Writes a dump when a span ends by an error or a panic. The name of the trigger is the span's
+    /// with `-failed`.
+    ///
+    /// ```
+    /// # use nettrace_writer::Triggers;
+    /// let triggers = Triggers::new("dumps", "shop").on_failed_span("Contoso-Shop", "check_out");
+    /// ```
+    pub fn on_failed_span(mut self, provider: &str, span: &str) -> Self {
+        self.conditions.push(Condition::failed(provider, span));
         self
     }
 }
@@ -240,6 +331,13 @@ impl Watch {
         if triggers.on_panic {
             let control = Arc::clone(&control) as Arc<dyn AfterPanic>;
             panics::tell(Arc::downgrade(&control));
+        }
+        if !triggers.conditions.is_empty() {
+            let fire = Arc::clone(&control);
+            let fire = move |name: &str, event: &str| {
+                fire.ask(name, &[("nettrace.trigger.event", event)], false, None);
+            };
+            recorder.ring.show(Box::new(Matcher::new(triggers.conditions, Box::new(fire))));
         }
         let mut dumps = Dumps {
             recorder,

@@ -12,6 +12,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt,
     io::{self, ErrorKind, IoSlice},
     mem,
     sync::Arc,
@@ -99,6 +100,13 @@ pub struct Dump {
 pub(crate) struct Ring {
     keep: Keep,
     state: Mutex<State>,
+    look: Mutex<Option<Box<dyn Look>>>,
+}
+
+/// Sees all that is kept, before it is.
+pub(crate) trait Look: fmt::Debug + Send {
+    /// Whole blocks, as the session wrote them.
+    fn look(&mut self, blocks: &[u8]) -> Result<(), read::Malformed>;
 }
 
 #[derive(Debug, Default)]
@@ -138,7 +146,12 @@ struct Part {
 
 impl Ring {
     pub(crate) fn new(keep: Keep) -> Arc<Self> {
-        Arc::new(Self { keep, state: Mutex::default() })
+        Arc::new(Self { keep, state: Mutex::default(), look: Mutex::default() })
+    }
+
+    /// Has `look` see what comes from now on.
+    pub(crate) fn show(&self, look: Box<dyn Look>) {
+        *self.look.lock() = Some(look);
     }
 
     pub(crate) fn keep(&self) -> Keep {
@@ -304,11 +317,17 @@ impl State {
     }
 
     /// Adds a batch. Sequence points begin stretches.
-    fn write(&mut self, batch: &Batch<'_>, keep: Keep) -> Result<(), read::Malformed> {
+    fn write(
+        &mut self,
+        batch: &Batch<'_>,
+        keep: Keep,
+        look: Option<&mut (dyn Look + 'static)>,
+    ) -> Result<(), read::Malformed> {
         let len = batch.pieces.iter().map(|piece| piece.len()).sum();
         while self.size() + len > keep.bytes && self.give_up_something()? {}
         let mut bytes = self.buffer(len);
         batch.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        look.map_or(Ok(()), |look| look.look(&bytes))?;
         let rows_before = |block: usize| match block {
             0 => 0,
             block => batch.rows.get(block - 1).copied().unwrap_or(0),
@@ -375,7 +394,7 @@ impl Sink for RingSink {
         let Some(end) = state.end else { return Err(not_started().into()) };
         batch_size(batch, end.bytes())?;
         state
-            .write(batch, self.0.keep)
+            .write(batch, self.0.keep, self.0.look.lock().as_deref_mut())
             .map_err(|error| during("keep events", malformed(error)).into())
     }
 
