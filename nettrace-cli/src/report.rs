@@ -43,6 +43,10 @@ pub(crate) struct Content {
     /// How many of the slowest trees of spans the page shows
     #[arg(long, value_name = "N", default_value_t = 20)]
     slow: usize,
+    /// Tell spans apart by the values of this field: status, customer. Otherwise it is the one that
+    /// a type marks as its dimension: the route of a request
+    #[arg(long, value_name = "FIELD")]
+    by: Option<String>,
     /// The heading of the page. It is the name of the trace's file otherwise
     #[arg(long)]
     title: Option<String>,
@@ -77,7 +81,10 @@ pub(crate) fn page(
         _ => "standard input".into(),
     };
     let title = content.title.clone().unwrap_or_else(name);
-    let wanted = report::Options::new(title).slowest(content.slow);
+    let mut wanted = report::Options::new(title).slowest(content.slow);
+    if let Some(field) = &content.by {
+        wanted = wanted.by(field);
+    }
     let mut report = Report::read(&mut events, &mut AsTree::default(), &wanted);
     if let Some(heph) = original.end()? {
         report.was_made_of("Heph 0.1.0", heph.bytes, heph.failure);

@@ -5,6 +5,7 @@ mod spans;
 
 use std::{collections::BTreeMap, fs};
 
+use nettrace_writer::{Session, sink::MemorySink, traced};
 use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
 use spans::{PAY_START, PAY_STOP, Place, SOLD, START, event, place, single, stop, stream};
@@ -441,4 +442,61 @@ fn heph_traces() {
     assert!(damage.contains("ends"), "{damage}");
     let events = heph.len() as u64 - number(&page["bytes"]);
     assert!((1..1000).contains(&events), "{}", page["bytes"]);
+}
+
+#[traced(
+    provider = "Report-Shop",
+    key_values = [("nettrace.dimension", "route")],
+    fields = [route, status]
+)]
+fn answer(route: &str, status: u16) {
+    render(status);
+}
+
+#[traced(provider = "Report-Shop", mode = single, fields = [status])]
+fn render(status: u16) {
+    let _ = status;
+}
+
+/// Spans of one name are told apart by their dimension: the one that the type marks, or the one
+/// that is asked for.
+#[test]
+fn spans_are_told_apart_by_a_dimension() {
+    let memory = MemorySink::new();
+    let session = Session::builder().sink(memory.clone()).provider("Report-Shop").start().unwrap();
+    for number in 0..100 {
+        let route = ["/cart", "/orders", ""][number % 3];
+        answer(route, 200 + number as u16 % 2);
+    }
+    // More than are distinguished.
+    for number in 0..100 {
+        answer(&format!("/item/{number}"), 404);
+    }
+    session.finish().unwrap();
+    let trace = memory.bytes();
+    let names = |args: &[&str]| -> BTreeMap<String, u64> {
+        let (page, code) = report(&trace, args);
+        assert_eq!(code, Some(0));
+        let all = array(&page["latencies"]).iter();
+        all.map(|row| (text(&row["name"]), number(&row["count"]))).collect()
+    };
+    let by_route = names(&[]);
+    assert_eq!(by_route["answer /cart"], 34);
+    assert_eq!(by_route["answer /orders"], 33);
+    assert_eq!((by_route["answer"], by_route["render"]), (33, 200));
+    // Two of 64 are named above, and one is the rest.
+    assert_eq!((by_route["answer /item/0"], by_route["answer (other)"]), (1, 38));
+    assert_eq!(by_route.len(), 1 + 64 + 1 + 1);
+    let by_status = names(&["--by", "status"]);
+    let expected = [
+        ("answer 200", 50),
+        ("answer 201", 50),
+        ("answer 404", 100),
+        ("render 200", 50),
+        ("render 201", 50),
+        ("render 404", 100),
+    ];
+    assert_eq!(by_status, expected.map(|(name, count)| (name.to_owned(), count)).into());
+    let by_none = names(&["--by", "no_such_field"]);
+    assert_eq!(by_none, [("answer".to_owned(), 200), ("render".to_owned(), 200)].into());
 }

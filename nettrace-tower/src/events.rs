@@ -34,7 +34,11 @@ static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 #[trace_event(provider = "NetTrace-Tower", name = "ServerRequest", keywords = 0x1)]
 pub(crate) enum Server<'a> {
     /// A request came in.
-    #[trace_event(opcode = Start, message = "{method} {route} from {peer}")]
+    #[trace_event(
+        opcode = Start,
+        message = "{method} {route} from {peer}",
+        key_values = [("nettrace.dimension", "route")]
+    )]
     Start {
         /// Such as `GET`.
         method: &'a str,
@@ -70,7 +74,11 @@ pub(crate) enum Server<'a> {
 #[trace_event(provider = "NetTrace-Tower", name = "ClientRequest", keywords = 0x2)]
 pub(crate) enum Client<'a> {
     /// A request goes out.
-    #[trace_event(opcode = Start, message = "{method} {route} to {authority}")]
+    #[trace_event(
+        opcode = Start,
+        message = "{method} {route} to {authority}",
+        key_values = [("nettrace.dimension", "route")]
+    )]
     Start {
         /// Such as `GET`.
         method: &'a str,

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use foldhash::HashMap;
-use nettrace_reader::{Error, Event, LastLabels, SortedReader, Source};
+use nettrace_reader::{Error, Event, LastLabels, Metadata, SortedReader, Source, Value};
 
 use crate::{
     model::{
@@ -25,6 +25,12 @@ const MOST_ROWS: usize = 4096;
 /// How many event types are distinguished.
 const MOST_TYPES: usize = 1 << 16;
 
+/// The key of a type that names the field by which its spans are told apart.
+const DIMENSION: &str = "nettrace.dimension";
+
+/// How many characters of a dimension's value are shown.
+const MOST_VALUE: usize = 100;
+
 /// How many characters of an event's text are kept.
 const MOST_TEXT: usize = 2000;
 
@@ -41,6 +47,8 @@ struct Known {
     /// Whether its events name code.
     is_lesson: bool,
     end: EndFields,
+    /// The field whose values tell its spans apart.
+    dimension: Option<usize>,
     /// That of its events without a label that replaces the opcode.
     role: Role,
     /// What stands for the name of its spans.
@@ -91,6 +99,8 @@ pub(crate) struct Gathered {
     /// The labels of the last event, and what they say.
     labels: LastLabels,
     ids: Ids,
+    /// The name of the field that is the dimension of all types.
+    by: Option<String>,
     pub(crate) spans: Spans,
     pub(crate) counts: SpanCounts,
     pub(crate) samples: Samples,
@@ -131,6 +141,7 @@ impl Gathered {
             last_thread: None,
             labels: LastLabels::default(),
             ids: Ids::default(),
+            by: options.by.clone(),
             spans: Spans::new(options.slowest),
             counts: SpanCounts::default(),
             samples: Samples::new(),
@@ -178,6 +189,10 @@ impl Gathered {
                 self.known.of(event, |_| known).span = Some(name);
                 name
             });
+            let name = match known.dimension.and_then(|field| value_of(event, field)) {
+                Some(value) => self.spans.valued(name, clip(&value, MOST_VALUE).trim()),
+                None => name,
+            };
             let (duration, outcome) = match role {
                 Role::Start => (None, None),
                 _ => known.end.stated(event),
@@ -204,7 +219,7 @@ impl Gathered {
 
     /// What is known of the event's type.
     fn known(&mut self, event: &Event<'_>) -> Known {
-        let Self { known, types, type_index, providers, timeline, counts, version, .. } = self;
+        let Self { known, types, type_index, providers, timeline, counts, version, by, .. } = self;
         *known.of(event, |metadata| {
             let row = provider_row(providers, timeline, &metadata.provider);
             let (provider, name, id) = match types.len() < MOST_TYPES {
@@ -224,6 +239,7 @@ impl Gathered {
                 is_sample: FrameNames::is_sample(metadata),
                 is_lesson: FrameNames::is_lesson(metadata),
                 end: EndFields::of(metadata),
+                dimension: dimension(metadata, by.as_deref()),
                 role: Role::of(metadata, None, *version),
                 counted: counts.name(metadata),
             }
@@ -271,6 +287,40 @@ impl Gathered {
         threads.sort_by_key(|it| (it.lost == 0, Reverse(it.events), it.index));
         threads
     }
+}
+
+/// The field whose values tell the spans of a type apart: the one with this name, or else the one
+/// that the type's key-value `nettrace.dimension` names.
+fn dimension(metadata: &Metadata, by: Option<&str>) -> Option<usize> {
+    let stated = || {
+        let mut pairs = metadata.key_values.iter();
+        pairs.find(|(key, _)| key == DIMENSION).map(|(_, field)| field.as_str())
+    };
+    let name = by.or_else(stated)?;
+    metadata.fields.iter().position(|field| field.name == name)
+}
+
+/// The value of a dimension; `None` if there is nothing to show.
+fn value_of(event: &Event<'_>, field: usize) -> Option<String> {
+    let (_, value) = event.fields().nth(field)?.ok()?;
+    let value = match value {
+        Value::Array(mut option) if option.len() == 1 => option.pop()?,
+        value => value,
+    };
+    let text = match value {
+        Value::Text(text) => text.into_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::U8(value) => value.to_string(),
+        Value::U16(value) => value.to_string(),
+        Value::U32(value) => value.to_string(),
+        Value::U64(value) => value.to_string(),
+        Value::I8(value) => value.to_string(),
+        Value::I16(value) => value.to_string(),
+        Value::I32(value) => value.to_string(),
+        Value::I64(value) => value.to_string(),
+        _ => return None,
+    };
+    Some(text).filter(|text| !text.trim().is_empty())
 }
 
 /// The row of a provider.

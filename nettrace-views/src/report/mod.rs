@@ -67,19 +67,32 @@ use crate::report::data::Data;
 pub struct Options {
     pub(crate) title: String,
     pub(crate) slowest: usize,
+    pub(crate) by: Option<String>,
 }
 
 impl Options {
     /// A page with this title, such as the name of the trace's file, and the 20 slowest trees.
     #[must_use]
     pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), slowest: 20 }
+        Self { title: title.into(), slowest: 20, by: None }
     }
 
     /// How many of the slowest trees of spans the page shows.
     #[must_use]
     pub fn slowest(mut self, trees: usize) -> Self {
         self.slowest = trees;
+        self
+    }
+
+    /// Tells spans apart by the values of this field, in types that have it: durations, flame
+    /// graphs and slow trees of `/cart` and of `/orders`. Of a span with two events the field is
+    /// one of the Start. At most 64 values of a name are distinguished.
+    ///
+    /// Without this, the field is the one that the type's key-value `nettrace.dimension` names,
+    /// such as the route of a request of `nettrace-tower`.
+    #[must_use]
+    pub fn by(mut self, field: impl Into<String>) -> Self {
+        self.by = Some(field.into());
         self
     }
 }

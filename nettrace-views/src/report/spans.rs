@@ -10,7 +10,7 @@ mod settling;
 
 use std::collections::VecDeque;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use crate::{
     model::{Ids, Key, Known, KnownSpans, Part, Role, SpanRef},
@@ -30,6 +30,9 @@ const MOST_BYTES: usize = 128 << 20;
 
 /// How many names of spans are distinguished.
 const MOST_NAMES: usize = 1000;
+
+/// How many values of a dimension are distinguished for a name.
+const MOST_VALUES: usize = 64;
 
 /// How many paths of the flame graph are distinguished.
 const MOST_PATHS: usize = 1 << 17;
@@ -54,6 +57,8 @@ pub(crate) struct Edge<'a> {
 pub(crate) struct Named {
     pub(crate) provider: Box<str>,
     pub(crate) name: Box<str>,
+    /// The value of the span's dimension, such as a route; empty without one.
+    value: Box<str>,
     /// Where the type is in the source code; empty if that is not known.
     place: Box<str>,
     /// Whether there are such spans.
@@ -105,6 +110,8 @@ pub(crate) struct Spans {
     room: usize,
     /// By provider, name and place.
     names: HashMap<[Box<str>; 3], u32>,
+    /// The names with a value, by the name without.
+    values: HashMap<u32, HashMap<Box<str>, u32>>,
     most_slow: usize,
     /// The time of the last event.
     last: i64,
@@ -134,6 +141,7 @@ impl Spans {
             bytes: 0,
             room: MOST_EXACT,
             names: HashMap::default(),
+            values: HashMap::default(),
             most_slow,
             last: i64::MIN,
             named: Vec::new(),
@@ -165,6 +173,28 @@ impl Spans {
         number
     }
 
+    /// The number of the spans of a name that have this value of their dimension.
+    pub(crate) fn valued(&mut self, name: u32, value: &str) -> u32 {
+        let values = self.values.entry(name).or_default();
+        let value = match values.get(value) {
+            Some(number) => return *number,
+            None if values.len() < MOST_VALUES => value,
+            None => "(other)",
+        };
+        if let Some(number) = values.get(value) {
+            return *number;
+        }
+        if self.named.len() >= MOST_NAMES {
+            return name;
+        }
+        let Named { provider, name, place, .. } = &self.named[name as usize];
+        let (provider, name, place) = (provider.clone(), name.clone(), place.clone());
+        self.named.push(Named { provider, name, place, value: value.into(), ..Named::default() });
+        let number = self.named.len() as u32 - 1;
+        values.insert(value.into(), number);
+        number
+    }
+
     /// Whether two numbers are of the same name. The start and the stop of a span may have places
     /// of their own: the span has that of its start.
     fn is_same(&self, a: u32, b: u32) -> bool {
@@ -172,17 +202,25 @@ impl Spans {
         (&a.provider, &a.name) == (&b.provider, &b.name)
     }
 
-    /// Adds the place to those names that spans of several places have.
+    /// Adds the value to the names that have one, and the place to those that spans of several
+    /// places have.
     pub(crate) fn tell_apart(&mut self) {
-        let mut places: HashMap<_, u32> = HashMap::default();
+        let mut places: HashMap<_, HashSet<Box<str>>> = HashMap::default();
         for named in self.named.iter().filter(|named| named.is_used) {
-            *places.entry((named.provider.clone(), named.name.clone())).or_default() += 1;
-        }
-        for named in self.named.iter_mut().filter(|named| !named.place.is_empty()) {
             let key = (named.provider.clone(), named.name.clone());
-            if places.get(&key).is_some_and(|count| *count > 1) {
-                named.name = format!("{} ({})", named.name, named.place).into();
+            places.entry(key).or_default().insert(named.place.clone());
+        }
+        for named in &mut self.named {
+            let key = (named.provider.clone(), named.name.clone());
+            let has_several = places.get(&key).is_some_and(|places| places.len() > 1);
+            let mut name = String::from(&*named.name);
+            if !named.value.is_empty() {
+                name = format!("{name} {}", named.value);
             }
+            if has_several && !named.place.is_empty() {
+                name = format!("{name} ({})", named.place);
+            }
+            named.name = name.into();
         }
     }
 
