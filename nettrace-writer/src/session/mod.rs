@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 mod conditions;
 pub(crate) mod health;
+mod pressure;
 mod providers;
 mod recorder;
 pub(crate) mod triggers;

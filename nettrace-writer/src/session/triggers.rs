@@ -20,6 +20,7 @@ use crate::{
     protocol::clock::Stopwatch,
     session::{
         conditions::{Condition, Matcher},
+        pressure::{self, Pressure, Short},
         recorder::Recorder,
     },
     shared::{
@@ -75,6 +76,7 @@ pub struct Triggers {
     every: Duration,
     files: usize,
     on_panic: bool,
+    on_low_memory: bool,
     conditions: Vec<Condition>,
 }
 
@@ -97,6 +99,7 @@ impl Triggers {
             every,
             files: 10,
             on_panic: false,
+            on_low_memory: false,
             conditions: Vec::new(),
         }
     }
@@ -150,6 +153,23 @@ impl Triggers {
     /// ```
     pub fn on_panic(mut self) -> Self {
         self.on_panic = true;
+        self
+    }
+
+    /// Writes a dump when memory is short, on Linux. By the name `low-memory`: tasks of the
+    /// process's control group have waited for memory in a tenth of the last second. By the name
+    /// `out-of-memory`: the group has reached its limit and could not free memory, or a process of
+    /// it was killed. Without a control group of version 2 the machine's pressure counts. The
+    /// thread that writes dumps looks once a second.
+    ///
+    /// Where the system does not tell, [`DumpCounts::last_error`] says so.
+    ///
+    /// ```
+    /// # use nettrace_writer::Triggers;
+    /// let triggers = Triggers::new("dumps", "shop").on_low_memory();
+    /// ```
+    pub fn on_low_memory(mut self) -> Self {
+        self.on_low_memory = true;
         self
     }
 
@@ -339,8 +359,16 @@ impl Watch {
             };
             recorder.ring.show(Box::new(Matcher::new(triggers.conditions, Box::new(fire))));
         }
+        let pressure = triggers.on_low_memory.then(Pressure::new).and_then(|pressure| {
+            let say = |error| {
+                let error = format!("cannot tell whether memory is short: {error}");
+                control.counts.lock().last_error = Some(error);
+            };
+            pressure.map_err(say).ok()
+        });
         let mut dumps = Dumps {
             recorder,
+            pressure,
             control: Arc::clone(&control),
             folder,
             stem,
@@ -432,6 +460,8 @@ impl AfterPanic for Control {
 /// The dumps of a session, as their thread writes them.
 struct Dumps {
     recorder: Recorder,
+    /// Looked at now and then.
+    pressure: Option<Pressure>,
     control: Arc<Control>,
     folder: PathBuf,
     stem: OsString,
@@ -444,7 +474,7 @@ struct Dumps {
 
 impl Dumps {
     fn run(&mut self, inbox: &Receiver<Request>) {
-        while let Ok(first) = inbox.recv() {
+        while let Ok(first) = self.next(inbox) {
             let mut requests = vec![first];
             let since = Stopwatch::start();
             while requests.iter().all(|request| !request.is_urgent) {
@@ -454,6 +484,23 @@ impl Dumps {
                 }
             }
             self.write(&requests);
+        }
+    }
+
+    /// The next trigger. Looks meanwhile whether memory is short.
+    fn next(&mut self, inbox: &Receiver<Request>) -> Result<Request, Missing> {
+        let Some(pressure) = &mut self.pressure else { return inbox.recv() };
+        loop {
+            match inbox.recv_timeout(pressure::INTERVAL) {
+                Err(Missing::Late) => {}
+                next => return next,
+            }
+            let (name, key, count) = match pressure.look() {
+                None => continue,
+                Some(Short::Waits(percent)) => ("low-memory", "memory.waits_percent", percent),
+                Some(Short::Out(times)) => ("out-of-memory", "memory.times_out", times),
+            };
+            self.control.ask(name, &[(key, &count.to_string())], false, None);
         }
     }
 

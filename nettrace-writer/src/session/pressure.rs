@@ -1,0 +1,140 @@
+//! Whether memory is short: what Linux says of the process's control group, or of the machine.
+//!
+//! `memory.pressure` (PSI) has the time in which tasks waited for memory, and `memory.events`
+//! counts how often the group was out of it:
+//! <https://docs.kernel.org/accounting/psi.html>,
+//! <https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files>.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::protocol::clock::Stopwatch;
+
+/// How often to look.
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+
+/// In which part of the time some task must wait for memory.
+const SHORT: f64 = 0.1;
+
+/// What there is to look at, and what it said last.
+#[derive(Debug)]
+pub(super) struct Pressure {
+    pressure: PathBuf,
+    events: Option<PathBuf>,
+    since: Stopwatch,
+    waited: Duration,
+    out_of_memory: u64,
+}
+
+/// That memory is short, and how one sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Short {
+    /// Some task waited for memory in so many per cent of the time.
+    Waits(u64),
+    /// The group was out of memory so many times more.
+    Out(u64),
+}
+
+impl Pressure {
+    /// What the system has for this process.
+    pub(super) fn new() -> io::Result<Self> {
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+        let root = Path::new("/sys/fs/cgroup");
+        // In a container, the root is often the container's own group.
+        let groups = own.map(|own| root.join(own)).into_iter().chain([root.to_owned()]);
+        for group in groups {
+            let found = Self::of(group.join("memory.pressure"), Some(group.join("memory.events")));
+            if found.is_ok() {
+                return found;
+            }
+        }
+        Self::of("/proc/pressure/memory".into(), None)
+    }
+
+    fn of(pressure: PathBuf, events: Option<PathBuf>) -> io::Result<Self> {
+        let waited = waited(&fs::read_to_string(&pressure)?)?;
+        let mut new =
+            Self { pressure, events, since: Stopwatch::start(), waited, out_of_memory: 0 };
+        new.out_of_memory = new.times_out_of_memory();
+        Ok(new)
+    }
+
+    /// What has happened since the last look. `None`: memory is not short, or the files are gone.
+    pub(super) fn look(&mut self) -> Option<Short> {
+        let out = self.times_out_of_memory();
+        let more = out.saturating_sub(self.out_of_memory);
+        self.out_of_memory = out;
+        let waited = waited(&fs::read_to_string(&self.pressure).ok()?).ok()?;
+        let time = self.since.elapsed();
+        let part = waited.saturating_sub(self.waited).as_secs_f64() / time.as_secs_f64().max(1e-3);
+        (self.waited, self.since) = (waited, Stopwatch::start());
+        match more {
+            0 if part >= SHORT => Some(Short::Waits((part * 100.0) as u64)),
+            0 => None,
+            more => Some(Short::Out(more)),
+        }
+    }
+
+    fn times_out_of_memory(&self) -> u64 {
+        let text = self.events.as_ref().and_then(|events| fs::read_to_string(events).ok());
+        let counts = text.as_deref().unwrap_or_default().lines().filter_map(|line| {
+            let (what, count) = line.split_once(' ')?;
+            matches!(what, "oom" | "oom_kill").then(|| count.trim().parse::<u64>().ok())?
+        });
+        counts.sum()
+    }
+}
+
+/// How long some task has waited for memory: `total`, in microseconds.
+fn waited(text: &str) -> io::Result<Duration> {
+    let some = text.lines().find(|line| line.starts_with("some "));
+    let total = some.and_then(|line| line.split_once("total="));
+    let micros = total.and_then(|(_, total)| total.trim().parse().ok());
+    micros.map(Duration::from_micros).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_and_kills_are_seen_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let [pressure, events] =
+            ["memory.pressure", "memory.events"].map(|it| folder.path().join(it));
+        let write = |micros: u64, oom: u64, kills: u64| {
+            let text = |what| format!("{what} avg10=0.00 avg60=0.00 avg300=0.00 total={micros}\n");
+            fs::write(&pressure, text("some") + &text("full")).unwrap();
+            let text = format!("low 0\nhigh 7\nmax 9\noom {oom}\noom_kill {kills}\n");
+            fs::write(&events, text).unwrap();
+        };
+        write(5_000_000, 1, 0);
+        let mut memory = Pressure::of(pressure.clone(), Some(events.clone())).unwrap();
+        // What was before counts for nothing.
+        assert_eq!(memory.look(), None);
+        write(65_000_000, 1, 0);
+        assert!(matches!(memory.look(), Some(Short::Waits(100..))));
+        assert_eq!(memory.look(), None);
+        write(65_000_000, 2, 1);
+        assert_eq!(memory.look(), Some(Short::Out(2)));
+        assert_eq!(memory.look(), None);
+        // The group is gone.
+        fs::remove_file(&pressure).unwrap();
+        assert_eq!(memory.look(), None);
+        assert!(Pressure::of(pressure.clone(), None).is_err());
+        fs::write(&pressure, "some avg10=0.00").unwrap();
+        assert!(Pressure::of(pressure, None).is_err());
+    }
+
+    #[test]
+    fn a_system_without_it_says_so() {
+        match Pressure::new() {
+            Ok(mut memory) => _ = memory.look(),
+            Err(error) => println!("no pressure to look at: {error}"),
+        }
+    }
+}
