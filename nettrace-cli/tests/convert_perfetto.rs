@@ -8,7 +8,7 @@ mod spans;
 
 use std::{
     collections::BTreeMap,
-    fs, future,
+    env, fs, future,
     pin::{Pin, pin},
     task::{Context, Waker},
     thread,
@@ -454,4 +454,41 @@ fn leaves(name: &str, value: &perfetto::Value, names: &mut std::collections::BTr
         perfetto::Value::Nothing => {}
         _ => drop(names.insert(name.to_owned())),
     }
+}
+
+/// A trace says how its program is called, and so do the tracks of its process. In a merged trace
+/// each recording has a process.
+#[test]
+fn processes_are_called_by_their_programs() {
+    let memory = MemorySink::new();
+    let session = Session::builder().sink(memory.clone()).start().unwrap();
+    session.finish().unwrap();
+    let trace = memory.bytes();
+    let program = env::current_exe().unwrap();
+    let program = program.file_name().unwrap().to_str().unwrap();
+    let names = |trace: &[u8]| -> Vec<(u64, String)> {
+        let output = nettrace(&["convert", "-", "-", "--to", "chrome"], trace);
+        let json: Value = serde_json::from_str(stdout(&output)).unwrap();
+        let all = json["traceEvents"].as_array().unwrap().iter();
+        let all = all.filter(|it| it["name"] == "process_name");
+        let name = |it: &Value| it["args"]["name"].as_str().unwrap().to_owned();
+        // The last name of a process counts.
+        let names: BTreeMap<_, _> = all.map(|it| (it["pid"].as_u64().unwrap(), name(it))).collect();
+        names.into_iter().collect()
+    };
+    let pid = u64::from(std::process::id());
+    assert_eq!(names(&trace), [(pid, format!("{program} ({pid})"))]);
+    let (perfetto, _) = convert(&trace);
+    let own = perfetto.tracks.values().filter(|track| track.pid == Some(pid));
+    assert!(own.clone().any(|track| track.name == program), "{:?}", perfetto.tracks);
+
+    let merged = Stream::with_keys(&[
+        ("1/ProcessId", "7"),
+        ("2/ProcessId", "8"),
+        ("x/ProcessId", "9"),
+        ("1/process.executable.name", "shop"),
+        ("2/process.executable.name", "mail"),
+    ]);
+    let merged = merged.end();
+    assert_eq!(names(&merged)[..2], [(7, "shop (7)".to_owned()), (8, "mail (8)".to_owned())]);
 }

@@ -265,7 +265,9 @@ impl Trace {
                         match (number, field, value) {
                             (_, 1, Field::Number(id)) => track.pid = Some(id),
                             (4, 2, Field::Number(id)) => track.tid = Some(id),
-                            (4, 5, Field::Bytes(name)) => track.name = text(name),
+                            (3, 6, Field::Bytes(name)) | (4, 5, Field::Bytes(name)) => {
+                                track.name = text(name);
+                            }
                             other => panic!("{other:?}"),
                         }
                     }

@@ -309,7 +309,7 @@ fn report(
 }
 
 /// Converts a GUID from the byte order of NetTrace to that of RFC 4122, or back.
-fn turned(guid: [u8; 16]) -> [u8; 16] {
+pub(crate) fn turned(guid: [u8; 16]) -> [u8; 16] {
     let mut turned = guid;
     turned[..4].reverse();
     turned[4..6].reverse();

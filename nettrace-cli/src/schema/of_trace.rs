@@ -3,6 +3,8 @@
 use nettrace_event::lock::{Catalogue, Event, Field, Type};
 use nettrace_reader::{self as reader, Metadata};
 
+use crate::convert::turned;
+
 /// The types, as far as they have a name.
 pub(super) fn catalogue(types: &[Metadata]) -> Catalogue {
     Catalogue::new(types.iter().map(event).collect())
@@ -12,20 +14,13 @@ fn event(metadata: &Metadata) -> Event {
     let mut keys = metadata.key_values.clone();
     let module = keys.iter().find(|(key, _)| key == "module").map(|(_, module)| module.clone());
     keys.retain(|(key, _)| !matches!(key.as_str(), "module" | "file" | "line"));
-    let guid = metadata.provider_guid.map(|mut guid| {
-        // The format has the first three parts as little-endian numbers.
-        guid[..4].reverse();
-        guid[4..6].reverse();
-        guid[6..8].reverse();
-        guid
-    });
     Event {
         provider: metadata.provider.clone(),
         name: metadata.name.clone(),
         version: metadata.version.into(),
         module: module.unwrap_or_default(),
         id: metadata.event_id,
-        guid,
+        guid: metadata.provider_guid.map(turned),
         level: metadata.level,
         keywords: metadata.keywords,
         opcode: metadata.opcode,

@@ -41,6 +41,7 @@ pub use self::{
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
     spans::{KnownSpans, SpanRef},
     types::{
-        EndFields, event_name, has_fields_of_single, place, process_id, process_of, span_name,
+        EndFields, event_name, has_fields_of_single, place, process_id, process_of, programs,
+        span_name,
     },
 };

@@ -22,6 +22,27 @@ pub fn process_of(trace: &Trace) -> Option<u64> {
     trace.value("ProcessId").and_then(|id| id.parse().ok())
 }
 
+/// The processes of which a trace says how their programs are called. A trace that was merged has
+/// the number of a recording before each key in which recordings differ.
+#[must_use]
+pub fn programs(trace: &Trace) -> Vec<(Option<u64>, &str)> {
+    const PROGRAM: &str = "process.executable.name";
+
+    let mut programs = Vec::new();
+    for (key, id) in &trace.key_values {
+        let Some(recording) = key.strip_suffix("ProcessId") else { continue };
+        let is_number = recording.strip_suffix('/').is_some_and(|it| it.parse::<u64>().is_ok());
+        if !recording.is_empty() && !is_number {
+            continue;
+        }
+        let own = trace.value(&format!("{recording}{PROGRAM}"));
+        if let Some(program) = own.or_else(|| trace.value(PROGRAM)).filter(|it| !it.is_empty()) {
+            programs.push((id.parse().ok(), program));
+        }
+    }
+    programs
+}
+
 /// The OS id of the process that an event is about.
 #[must_use]
 pub fn process_id(event: &Event<'_>) -> Option<u64> {

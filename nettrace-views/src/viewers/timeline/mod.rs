@@ -21,7 +21,7 @@ use self::{
 };
 use crate::{
     LeftOut, Target,
-    model::{Clock, FrameNames, Lesson, Observed, Part, PerType, Role, process_of, walk},
+    model::{Clock, FrameNames, Lesson, Observed, Part, PerType, Role, process_of, programs, walk},
     viewers::{
         Options,
         spans::{Begin, Draw, End, Spans},
@@ -165,6 +165,9 @@ impl<F: Form, W: Write> Timeline<F, W> {
         options: &Options,
     ) -> Self {
         let keys = Keys::new(&mut form, &mut out);
+        for (process, program) in programs(trace) {
+            form.process_name(process, program, &mut out);
+        }
         Self {
             sink,
             out,
