@@ -93,9 +93,11 @@ struct Schemas {
 
 impl Schemas {
     fn open(paths: &[PathBuf], mut limits: Limits) -> Result<Self, Failure> {
-        if let [path] = paths
-            && let Some(text) = text(path)?
-        {
+        let text = match paths {
+            [path] => text(path)?.map(|text| (path, text)),
+            _ => None,
+        };
+        if let Some((path, text)) = text {
             let catalogue = text.parse().map_err(|error| {
                 Failure::Schema(format!("{}: {error}", OneLine(path.display())))
             })?;
