@@ -9,14 +9,15 @@
 //! |---|---|
 //! | an event is added | compatible |
 //! | a field is appended | compatible |
-//! | `version` grows, whatever else changes | compatible |
+//! | `version` grows, whatever changes of fields and opcode | compatible |
 //! | level or keywords change | warning: filters select other events |
 //! | the unit or another key-value changes | warning |
-//! | an event or a field is removed or renamed | breaking |
-//! | a field gets another type, or another place | breaking |
-//! | the opcode, the id or the provider's GUID changes | breaking |
+//! | a field is removed or renamed, or gets another type or place | breaking |
+//! | the opcode changes | breaking |
+//! | an event is removed or renamed, in every version | breaking |
+//! | the id or the provider changes, in every version | breaking |
+//! | a secret is recorded as it is, in every version | breaking |
 //! | `version` shrinks | breaking |
-//! | a secret is recorded as it is | breaking |
 //! | a description, a message or the module changes | note: the test passes |
 //!
 //! `NETTRACE_SCHEMA=accept cargo test` writes the file, unless a change is breaking. Write
@@ -40,7 +41,7 @@ pub mod declared;
 mod text;
 mod ty;
 
-use alloc::{string::String, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 #[cfg(feature = "schema_lock")]
 pub use self::check::Lock;
@@ -133,8 +134,11 @@ impl Catalogue {
     /// an id was given. An id that several events want is 0: who has it is not known.
     #[must_use]
     pub fn stored(&self) -> Self {
+        let by_id = self.by_id();
+        let is_shared =
+            |event: &Event| by_id.get(&event.key_of_id()).is_some_and(|events| events.len() > 1);
         let stored = |event: &Event| Event {
-            id: if self.same_id(event).next().is_some() { 0 } else { event.id },
+            id: if is_shared(event) { 0 } else { event.id },
             id_is_given: None,
             group: None,
             tag: 0,
@@ -151,12 +155,18 @@ impl Catalogue {
         Self::new(self.events.iter().map(stored).collect())
     }
 
-    /// The other events of the provider that want the same id. Who is emitted first gets it.
-    fn same_id<'a>(&'a self, event: &'a Event) -> impl Iterator<Item = &'a Event> {
-        self.events.iter().filter(move |other| {
-            !core::ptr::eq(*other, event)
-                && other.id_is_given == Some(false)
-                && (&other.provider, other.id) == (&event.provider, event.id)
-        })
+    /// The events that want an id that nobody gave. Who is emitted first gets it.
+    fn by_id(&self) -> BTreeMap<(&str, u32), Vec<&Event>> {
+        let mut by_id: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for event in self.events.iter().filter(|event| event.id_is_given == Some(false)) {
+            by_id.entry(event.key_of_id()).or_default().push(event);
+        }
+        by_id
+    }
+}
+
+impl Event {
+    fn key_of_id(&self) -> (&str, u32) {
+        (&self.provider, self.id)
     }
 }

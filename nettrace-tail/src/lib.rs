@@ -128,7 +128,7 @@ pub use crate::counts::{TailCounter, TailCounts};
 use crate::{
     blocks::{Malformed, Rows, blocks, lists, point},
     header::Header,
-    queue::{Queue, malformed},
+    queue::{Queue, count_rows, malformed},
     release::{Release, With},
     roles::{Asked, Keep, Roles},
     table::Table,
@@ -394,7 +394,9 @@ impl<S: Sink> Tail<S> {
             for held in self.held.drain(..) {
                 match held.what {
                     What::Stream { header, end } => release.goes_on(header, end),
-                    What::Blocks(bytes) => lost += release.give_up(&bytes).unwrap_or(0),
+                    What::Blocks(bytes) => {
+                        lost += release.give_up(&bytes).unwrap_or_else(|_| count_rows(&bytes));
+                    }
                 }
             }
             lost += release.owed();

@@ -344,6 +344,87 @@ mod two_versions {
     }
 }
 
+/// What no version mends.
+#[test]
+fn secrets_names_and_ids_hold_for_every_version() {
+    let shown = |old: &str, new: &str| -> Vec<String> {
+        let [old, new] = [old, new].map(|text| {
+            let text = format!("provider P\n{}", text.replace('|', "\n"));
+            text.parse::<Catalogue>().unwrap()
+        });
+        changes(&old, &new).iter().map(ToString::to_string).collect()
+    };
+    let nested = |secret| format!("event E|  version 1|  field cards [{{number: {secret}text?}}]");
+    let plain = "event E|  version 2|  field cards [{number: text?}]".to_owned();
+    assert_eq!(
+        shown(&nested("secret "), &plain),
+        [
+            "compatible: P/E: version 2, it was 1",
+            "breaking: P/E: field `cards.number` is not secret any more",
+            "compatible: P/E: field `cards` is `[{number: text?}]`, it was \
+             `[{number: secret text?}]`",
+        ]
+    );
+    // Beside the version that keeps it.
+    let both = format!("{}|{plain}", nested("secret "));
+    assert_eq!(
+        shown(&nested("secret "), &both),
+        [
+            "breaking: P/E: field `cards.number` is not secret any more",
+            "compatible: P/E: new, version 2",
+        ]
+    );
+    // By another name.
+    assert_eq!(
+        shown("event E|  field customer secret text", "event E|  version 1|  field client text"),
+        [
+            "compatible: P/E: version 1, it was 0",
+            "compatible: P/E: field `customer` is now `client`",
+            "breaking: P/E: field `customer` is not secret any more",
+        ]
+    );
+    // Events without fields are not taken for each other, nor those that are like several.
+    assert_eq!(
+        shown("event Started|  module m", "event Paused|  version 1|  module m"),
+        ["compatible: P/Paused: new, version 1", "breaking: P/Started: the event is gone"]
+    );
+    let (one, two) = ("event A|  module m|  field x u8", "event B|  module m|  field x u8");
+    assert_eq!(
+        shown(one, &format!("{two}|{}", two.replace('B', "C"))),
+        [
+            "breaking: P/A: the event is gone",
+            "compatible: P/B: new, version 0",
+            "compatible: P/C: new, version 0",
+        ]
+    );
+    assert_eq!(
+        shown(one, &two.replace("module", "version 1|  module")),
+        ["compatible: P/A: version 1, it was 0", "breaking: P/A: the name is now `B`"]
+    );
+}
+
+/// A file that somebody has made to hurt is read or refused at once.
+#[test]
+fn files_made_to_hurt() {
+    let event = |field: &str| format!("provider P\nevent E\n  field f {field}\n");
+    for ty in ["u32".to_owned() + &"?".repeat(200_000), "[".repeat(200_000)] {
+        let error = event(&ty).parse::<Catalogue>().unwrap_err().to_string();
+        assert!(error.len() < 200, "{error}");
+    }
+    let names: String = (0..20_000).map(|at| format!("\"f {at}\": u8, ")).collect();
+    let begun = std::time::Instant::now();
+    event(&format!("{{{}}}", names.trim_end_matches(", "))).parse::<Catalogue>().unwrap();
+    let same: String = (0..3_000).map(|at| format!("event E{at}\n  id 7 derived\n")).collect();
+    let text = format!("provider P\n{same}").parse::<Catalogue>().unwrap().to_string();
+    assert!(text.contains("as that of E10, and of 2996 more"), "{}", &text[..300]);
+    let many = |name: &str| -> Catalogue {
+        let events: String = (0..5_000).map(|at| format!("event {name}{at}\n")).collect();
+        format!("provider P\n{events}").parse().unwrap()
+    };
+    assert_eq!(changes(&many("A"), &many("B")).len(), 10_000);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn two_versions_are_two_events() {
     let both = events_of("two_versions");

@@ -171,7 +171,8 @@ pub(crate) fn redact(
 ) -> Result<(), Failure> {
     let redaction = Redaction::new(options)?;
     let mut destination = Destination::open(out, force, stdout)?;
-    let mut reader = limits.options().runtime_events(false).open(source)?;
+    // With the names of fields that the trace does not have.
+    let mut reader = limits.options().runtime_events(true).open(source)?;
     let mut rewriter = ToV6::redacted(reader.major_version(), redaction);
     let end = rewrite(&mut reader, &mut rewriter, |bytes| destination.write(bytes))?;
     // A name with a mistake would leave in what somebody wanted to be out.

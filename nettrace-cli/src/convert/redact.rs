@@ -40,8 +40,8 @@ pub(super) struct Redaction {
     names: Vec<Name>,
     /// The key of hashes, if there are some.
     key: Option<[u64; 2]>,
-    /// The types with chosen fields, by metadata id.
-    types: HashMap<u32, Vec<Chosen>>,
+    /// The types with chosen fields, by metadata id. `None`: their events are left out.
+    types: HashMap<u32, Option<Vec<Chosen>>>,
 }
 
 /// A name that was given, and whether something has it.
@@ -52,6 +52,9 @@ struct Name {
     path: String,
     is_used: bool,
 }
+
+/// By how many paths a field can be named.
+const MOST_PATHS: usize = 16;
 
 /// What happens to a field.
 #[derive(Clone, Debug)]
@@ -107,21 +110,34 @@ impl Redaction {
 
     /// Takes over a type.
     pub(super) fn define(&mut self, metadata: &Metadata) {
-        let chosen = self.fields(&metadata.name, "", &metadata.fields);
+        let chosen = self.fields(&metadata.name, &[String::new()], &metadata.fields);
         if chosen.iter().all(|field| matches!(field.fate, Fate::Stays)) {
             self.types.remove(&metadata.id);
         } else {
+            // What the trace does not describe is not taken apart.
+            let chosen = (!metadata.is_from_table).then_some(chosen);
             self.types.insert(metadata.id, chosen);
         }
     }
 
-    fn fields(&mut self, event: &str, prefix: &str, fields: &[Field]) -> Vec<Chosen> {
+    /// `prefixes` are the paths by which these fields can be named.
+    fn fields(&mut self, event: &str, prefixes: &[String], fields: &[Field]) -> Vec<Chosen> {
         let mut all = Vec::with_capacity(fields.len());
         for field in fields {
-            let path = format!("{prefix}{}", field.name);
-            let is_named = self.names(Some(event), &path, &field.name);
+            let paths = prefixes.iter().map(|prefix| format!("{prefix}{}", field.name));
+            let paths: Vec<_> = paths.collect();
+            let mut is_named = false;
+            for path in &paths {
+                is_named |= self.names(Some(event), path, &field.name);
+            }
+            let mut within: Vec<_> = paths.into_iter().map(|path| path + ".").collect();
+            if is_wrapper(fields) {
+                // The author of the type does not know of it.
+                within.splice(..0, prefixes.iter().cloned());
+                within.truncate(MOST_PATHS);
+            }
             let parts = objects(&field.ty).unwrap_or_default();
-            let parts = self.fields(event, &format!("{path}."), parts);
+            let parts = self.fields(event, &within, parts);
             let is_whole = parts.iter().all(|part| matches!(part.fate, Fate::Stays));
             let fate = match &field.ty {
                 _ if is_named => Fate::Goes,
@@ -153,8 +169,7 @@ impl Redaction {
                 Label::Text(key.clone(), self.value(key, value).into_owned())
             }
             Label::Number(key, value) if self.names(None, key, key) => {
-                let hash = self.hash(&value.to_le_bytes()).unwrap_or(0);
-                Label::Number(key.clone(), hash as i64)
+                Label::Number(key.clone(), self.hash_of_number((*value).into()) as i64)
             }
             label => label.clone(),
         }
@@ -163,13 +178,14 @@ impl Redaction {
     /// The value of a key-value, or another one if its key was named.
     pub(super) fn value<'a>(&mut self, key: &str, value: &'a str) -> Cow<'a, str> {
         match self.names(None, key, key) {
-            true => self.replaced_text(value.as_bytes()).into(),
+            true => self.replaced_text(value).into(),
             false => value.into(),
         }
     }
 
-    fn replaced_text(&self, value: &[u8]) -> String {
-        match self.hash(value) {
+    /// Equal texts have equal hashes, however they are encoded.
+    fn replaced_text(&self, value: &str) -> String {
+        match self.hash(value.as_bytes()) {
             None => "***".to_owned(),
             Some(hash) => {
                 let mut digits = String::new();
@@ -187,33 +203,42 @@ impl Redaction {
         Some(hasher.finish())
     }
 
+    /// Equal integers have equal hashes, whatever their size. 0 if values are masked.
+    fn hash_of_number(&self, number: i128) -> u64 {
+        self.hash(&number.to_le_bytes()).unwrap_or(0)
+    }
+
     /// The payload of an event of this type without the values of its chosen fields; `None` if it
     /// has none.
     ///
     /// # Errors
     /// It cannot be decoded, or becomes too large.
     pub(super) fn payload(&self, id: u32, payload: &[u8]) -> Option<Result<Vec<u8>, Refusal>> {
-        let fields = self.types.get(&id)?;
+        let Some(fields) = self.types.get(&id)? else { return Some(Err(Refusal::Malformed)) };
         let again = |date| {
             let mut again = Again::new(self, payload, date);
+            let mut is_whole = true;
             for field in fields {
                 // An older version of the type has fewer fields.
                 if again.rest.is_empty() {
+                    is_whole = false;
                     break;
                 }
                 again.field(field)?;
             }
             let used = (payload.len() - again.rest.len()).max(again.used);
-            Ok((used == payload.len(), again.finish()?))
+            Ok((is_whole && used == payload.len(), again.finish()?))
         };
-        // Dates have eight bytes, or sixteen. Bytes behind the last field are not copied.
-        let result = match again(8) {
-            Ok((false, short)) if fields.iter().any(|field| has_dates(&field.ty)) => {
-                Ok(again(16).ok().filter(|(fits, _)| *fits).map_or(short, |(_, long)| long))
+        // Dates have eight bytes, or sixteen if only that fits, as the reader takes them. Bytes
+        // behind the last field are not copied.
+        let short = again(8);
+        let is_short = matches!(short, Ok((true, _)));
+        if !is_short && fields.iter().any(|field| has_dates(&field.ty)) {
+            if let Ok((true, long)) = again(16) {
+                return Some(Ok(long));
             }
-            short => short.map(|(_, short)| short),
-        };
-        Some(result)
+        }
+        Some(short.map(|(_, payload)| payload))
     }
 }
 
@@ -225,7 +250,8 @@ fn read_key(path: &Path) -> Result<[u64; 2], Failure> {
     let name = || path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| Failure::Open(name(), error))?;
     let text = text.trim();
-    let key = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
+    let is_key = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let key = u128::from_str_radix(text, 16).ok().filter(|_| is_key);
     let key = key.ok_or_else(|| {
         Failure::Redact(format!("{} has no key: it should be 32 hexadecimal digits", name()))
     })?;
@@ -242,6 +268,13 @@ fn objects(ty: &Type) -> Option<&[Field]> {
         | Type::DataLoc(element) => objects(element),
         _ => None,
     }
+}
+
+/// Whether an object stands for an array within another, which version 6 does not have.
+fn is_wrapper(fields: &[Field]) -> bool {
+    let [Field { name, ty, .. }] = fields else { return false };
+    let is_array = matches!(ty, Type::Array(_) | Type::FixedArray(..));
+    is_array && matches!(name.as_str(), "items" | "value")
 }
 
 fn has_dates(ty: &Type) -> bool {
@@ -265,6 +298,8 @@ struct Again<'a> {
     located: Vec<Located>,
     /// Where the last located data of the payload ends.
     used: usize,
+    /// The size of all located data so far.
+    located_bytes: usize,
 }
 
 /// A RelLoc or DataLoc.
@@ -278,7 +313,7 @@ struct Located {
 impl<'a> Again<'a> {
     fn new(redaction: &'a Redaction, payload: &'a [u8], date: usize) -> Self {
         let (out, located) = (Vec::with_capacity(payload.len()), Vec::new());
-        Self { redaction, payload, rest: payload, date, out, located, used: 0 }
+        Self { redaction, payload, rest: payload, date, out, located, used: 0, located_bytes: 0 }
     }
 
     fn field(&mut self, field: &Chosen) -> Result<(), Refusal> {
@@ -295,13 +330,23 @@ impl<'a> Again<'a> {
             Type::Object(_) => parts.iter().try_for_each(|part| self.field(part)),
             Type::Array(element) => {
                 let count = self.count()?;
-                (0..count).try_for_each(|_| self.parts(element, parts))
+                self.parts_of_elements(element, count, parts)
             }
-            Type::FixedArray(element, count) => {
-                (0..*count).try_for_each(|_| self.parts(element, parts))
-            }
+            Type::FixedArray(element, count) => self.parts_of_elements(element, *count, parts),
             _ => Err(Refusal::Malformed),
         }
+    }
+
+    fn parts_of_elements(
+        &mut self,
+        element: &Type,
+        count: u16,
+        parts: &[Chosen],
+    ) -> Result<(), Refusal> {
+        if element.fixed_size() == Some(0) {
+            return Ok(());
+        }
+        (0..count).try_for_each(|_| self.parts(element, parts))
     }
 
     fn copied(&mut self, ty: &Type) -> Result<(), Refusal> {
@@ -373,6 +418,11 @@ impl<'a> Again<'a> {
         let size = usize::from(u16::from_le_bytes([word[2], word[3]]));
         let start = if is_relative { behind + position } else { position };
         self.used = self.used.max(start + size);
+        // Locations may overlap. What they all have together is copied.
+        self.located_bytes += size;
+        if self.located_bytes > MAX_PAYLOAD {
+            return Err(Refusal::PayloadTooLarge);
+        }
         let data = self.payload.get(start..).and_then(|rest| rest.get(..size));
         data.ok_or(Refusal::Malformed)
     }
@@ -413,7 +463,7 @@ impl<'a> Again<'a> {
         let located = self.located.len();
         let value = self.skip(ty)?;
         self.located.truncate(located);
-        let hash = self.redaction.hash(value);
+        let hash = || self.redaction.hash_of_number(number(ty, value).unwrap_or_default());
         match ty {
             Type::Array(element) if is_unit(element) => {
                 let units = self.units(element, &value[2..]);
@@ -428,7 +478,7 @@ impl<'a> Again<'a> {
                 self.out.extend_from_slice(&[0; 2]);
             }
             Type::VarInt | Type::VarUInt => {
-                let mut number = hash.unwrap_or(0);
+                let mut number = hash();
                 while number >= 0x80 {
                     self.out.push(number as u8 | 0x80);
                     number >>= 7;
@@ -440,11 +490,10 @@ impl<'a> Again<'a> {
             | Type::Int32
             | Type::UInt32
             | Type::Int64
-            | Type::UInt64
-            | Type::Guid => {
-                let bytes = hash.unwrap_or(0).to_le_bytes();
-                let bytes = bytes.iter().copied().cycle().take(value.len());
-                self.out.extend(bytes);
+            | Type::UInt64 => self.out.extend_from_slice(&hash().to_le_bytes()[..value.len()]),
+            Type::Guid => {
+                let hash = self.redaction.hash(value).unwrap_or(0).to_le_bytes();
+                self.out.extend_from_slice([hash, hash].as_flattened());
             }
             // So few values could be told from each other by their hashes.
             _ => self.out.resize(self.out.len() + value.len(), 0),
@@ -454,7 +503,16 @@ impl<'a> Again<'a> {
 
     /// The code units that replace those of a text.
     fn units(&self, unit: &Type, value: &[u8]) -> Vec<u8> {
-        let text = self.redaction.replaced_text(value);
+        let value: Cow<'_, str> = match unit_size(unit) {
+            1 => String::from_utf8_lossy(value),
+            _ => {
+                let units = value.chunks_exact(2);
+                let units = units.map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+                let text = char::decode_utf16(units).map(|it| it.unwrap_or('\u{fffd}'));
+                text.collect::<String>().into()
+            }
+        };
+        let text = self.redaction.replaced_text(&value);
         match unit_size(unit) {
             1 => text.into_bytes(),
             _ => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
@@ -490,6 +548,27 @@ impl<'a> Again<'a> {
             false => Ok(self.out),
         }
     }
+}
+
+/// The integer with these bytes.
+fn number(ty: &Type, bytes: &[u8]) -> Option<i128> {
+    let unsigned = |bytes: &[u8]| {
+        bytes.iter().rev().fold(0_u128, |number, byte| number << 8 | u128::from(*byte)) as i128
+    };
+    let bits = 8 * bytes.len() as u32;
+    Some(match ty {
+        Type::UInt16 | Type::UInt32 | Type::UInt64 => unsigned(bytes),
+        Type::Int16 | Type::Int32 | Type::Int64 => unsigned(bytes) << (128 - bits) >> (128 - bits),
+        Type::VarUInt | Type::VarInt => {
+            let seven = |number: u128, byte: &u8| number << 7 | u128::from(byte & 0x7F);
+            let number = bytes.iter().rev().fold(0, seven) as i128;
+            match ty {
+                Type::VarInt => number >> 1 ^ -(number & 1),
+                _ => number,
+            }
+        }
+        _ => return None,
+    })
 }
 
 fn is_unit(ty: &Type) -> bool {

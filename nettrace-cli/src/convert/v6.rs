@@ -192,9 +192,16 @@ impl ToV6 {
     fn metadata(&mut self, metadata: &[Metadata], out: &mut Vec<u8>) -> Result<(), FormatError> {
         let mut rows = Vec::new();
         for of in metadata {
-            if let Some(redaction) = &mut self.redaction {
-                redaction.define(of);
-            }
+            let undescribed;
+            let of = match &mut self.redaction {
+                None => of,
+                Some(redaction) => {
+                    redaction.define(of);
+                    undescribed = Metadata { fields: Vec::new(), ..of.clone() };
+                    // Readers know the fields of these from a table, as this one does.
+                    if of.is_from_table { &undescribed } else { of }
+                }
+            };
             let cut = types::put_description(of, self.is_older, &mut rows)?;
             if cut.has_unknown_fields {
                 self.left_out.without_fields(of);
@@ -380,6 +387,9 @@ impl Rewriter for ToV6 {
         let pairs = info.key_values.iter();
         let pairs: Vec<_> = pairs.map(|(key, value)| (*key, redaction.value(key, value))).collect();
         let key_values: Vec<_> = pairs.iter().map(|(key, value)| (*key, &**value)).collect();
+        if key_values.iter().any(|pair| pair.0 == "ProcessId" && !info.key_values.contains(pair)) {
+            self.process_id = None;
+        }
         Ok(v6::trace_block(&TraceInfo { key_values: &key_values, ..*info }, out)?)
     }
 

@@ -1,13 +1,14 @@
 //! What differs between two catalogues, and what that does to those who read traces.
 
 use alloc::{
+    collections::BTreeMap,
     format,
     string::{String, ToString as _},
     vec::Vec,
 };
 use core::fmt;
 
-use crate::lock::{Catalogue, Event, Field, text::level};
+use crate::lock::{Catalogue, Event, Field, Type, text::level};
 
 /// What a change does to those who read traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +79,10 @@ pub fn changes(old: &Catalogue, new: &Catalogue) -> Vec<Change> {
         changes.push(Change { verdict: Verdict::Breaking, event: called(event), what });
     }
     for event in added {
+        // A version beside the others.
+        for older in old.events.iter().filter(|older| older.is_called(event)) {
+            Of { old: older, new: event, changes: &mut changes }.all_secrets();
+        }
         let what = format!("new, version {}", event.version);
         changes.push(Change { verdict: Verdict::Compatible, event: called(event), what });
     }
@@ -90,32 +95,62 @@ fn called(event: &Event) -> String {
 }
 
 /// Whether an old event is a new one.
-type Rule<'a> = &'a dyn Fn(&Event, &Event) -> bool;
+type Rule<'a> = &'a (dyn Fn(&Event, &Event) -> bool + Sync);
 
 type Pairs<'a> = Vec<(&'a Event, &'a Event)>;
+
+impl Event {
+    fn is_called(&self, other: &Self) -> bool {
+        (&self.provider, &self.name) == (&other.provider, &other.name)
+    }
+}
 
 /// Finds which old event is which new one. Returns what is left of both, too.
 fn pair<'a>(old: &'a Catalogue, new: &'a Catalogue) -> (Pairs<'a>, Vec<&'a Event>, Vec<&'a Event>) {
     let mut pairs = Vec::new();
-    let mut old: Vec<_> = old.events.iter().collect();
-    let mut new: Vec<_> = new.events.iter().collect();
-    let named = |a: &Event, b: &Event| (&a.provider, &a.name) == (&b.provider, &b.name);
-    // The first rule that holds decides.
-    let rules: [Rule<'_>; 6] = [
-        &|a, b| a == b,
-        &|a, b| {
-            named(a, b) && (a.version, &a.module, &a.fields) == (b.version, &b.module, &b.fields)
-        },
-        &|a, b| named(a, b) && (a.version, &a.module) == (b.version, &b.module),
-        &|a, b| named(a, b) && a.version == b.version,
-        &|a, b| named(a, b),
-        // It has another name, or another provider.
-        &|a, b| {
-            let is_in_place = (&a.provider, &a.module) == (&b.provider, &b.module);
-            let is_named = a.name == b.name && a.module == b.module;
-            !a.module.is_empty() && a.fields == b.fields && (is_in_place || is_named)
-        },
-    ];
+    let (mut gone, mut added) = (Vec::new(), Vec::new());
+    // Those of one name, and then the others by their modules.
+    let by_name = |event: &'a Event| [event.provider.as_str(), event.name.as_str()];
+    let all = groups(old.events.iter().collect(), new.events.iter().collect(), by_name);
+    for (mut old, mut new) in all {
+        pair_by(&BY_NAME, &mut old, &mut new, &mut pairs);
+        gone.append(&mut old);
+        added.append(&mut new);
+    }
+    let groups = groups(gone, added, |event| [event.module.as_str(), ""]);
+    let (mut gone, mut added) = (Vec::new(), Vec::new());
+    for (mut old, mut new) in groups {
+        let is_clear = |all: &[&Event], it: &Event| {
+            all.iter().filter(|other| other.fields == it.fields).count() == 1
+        };
+        let (all_old, all_new) = (old.clone(), new.clone());
+        let renamed: Rule<'_> = &|a, b| {
+            let is_in_place = a.provider == b.provider || a.name == b.name;
+            let is_it = !a.module.is_empty() && !a.fields.is_empty() && a.fields == b.fields;
+            is_in_place && is_it && is_clear(&all_old, a) && is_clear(&all_new, b)
+        };
+        pair_by(&[renamed], &mut old, &mut new, &mut pairs);
+        gone.append(&mut old);
+        added.append(&mut new);
+    }
+    (pairs, gone, added)
+}
+
+/// Which of two events of one name is the other. The first rule that holds decides.
+const BY_NAME: [Rule<'static>; 5] = [
+    &|a, b| a == b,
+    &|a, b| (a.version, &a.module, &a.fields) == (b.version, &b.module, &b.fields),
+    &|a, b| (a.version, &a.module) == (b.version, &b.module),
+    &|a, b| a.version == b.version,
+    &|_, _| true,
+];
+
+fn pair_by<'a>(
+    rules: &[Rule<'_>],
+    old: &mut Vec<&'a Event>,
+    new: &mut Vec<&'a Event>,
+    pairs: &mut Pairs<'a>,
+) {
     for rule in rules {
         old.retain(|a| {
             let Some(at) = new.iter().position(|b| rule(a, b)) else { return true };
@@ -123,7 +158,18 @@ fn pair<'a>(old: &'a Catalogue, new: &'a Catalogue) -> (Pairs<'a>, Vec<&'a Event
             false
         });
     }
-    (pairs, old, new)
+}
+
+/// Old and new events that have something in common.
+fn groups<'a>(
+    old: Vec<&'a Event>,
+    new: Vec<&'a Event>,
+    key: impl Fn(&'a Event) -> [&'a str; 2],
+) -> impl Iterator<Item = (Vec<&'a Event>, Vec<&'a Event>)> {
+    let mut groups: BTreeMap<_, (Vec<_>, Vec<_>)> = BTreeMap::new();
+    old.into_iter().for_each(|event| groups.entry(key(event)).or_default().0.push(event));
+    new.into_iter().for_each(|event| groups.entry(key(event)).or_default().1.push(event));
+    groups.into_values()
 }
 
 /// The changes of one event.
@@ -140,6 +186,12 @@ impl Of<'_> {
         let is_new = self.new.version > self.old.version;
         let verdict = if is_new { verdict.min(Verdict::Compatible) } else { verdict };
         self.changes.push(Change { verdict, event, what });
+    }
+
+    /// A change that a new version does not mend: readers select by it.
+    fn breaks_in_every_version(&mut self, what: String) {
+        let event = called(self.old);
+        self.changes.push(Change { verdict: Verdict::Breaking, event, what });
     }
 
     /// A change after which readers need to tell the events from those before.
@@ -191,10 +243,10 @@ impl Of<'_> {
     fn names(&mut self) {
         let (old, new) = (self.old, self.new);
         if new.provider != old.provider {
-            self.add(Verdict::Breaking, format!("the provider is now `{}`", new.provider));
+            self.breaks_in_every_version(format!("the provider is now `{}`", new.provider));
         }
         if new.name != old.name {
-            self.add(Verdict::Breaking, format!("the name is now `{}`", new.name));
+            self.breaks_in_every_version(format!("the name is now `{}`", new.name));
         }
         if new.id != old.id && new.id != 0 && old.id != 0 {
             let why = match new.id_is_given {
@@ -205,10 +257,10 @@ impl Of<'_> {
                 "id {}{why}, it was {}; write `id = {}` to keep it",
                 new.id, old.id, old.id
             );
-            self.add(Verdict::Breaking, what);
+            self.breaks_in_every_version(what);
         }
         if new.guid != old.guid {
-            self.add(Verdict::Breaking, "another GUID of the provider".to_string());
+            self.breaks_in_every_version("another GUID of the provider".to_string());
         }
     }
 
@@ -241,6 +293,7 @@ impl Of<'_> {
                 match other.filter(|it| find(old, &it.name).is_none()) {
                     Some(other) => {
                         self.breaks(&format!("field `{name}` is now `{}`", other.name));
+                        self.secrets(field, other);
                         renamed.push(&other.name);
                     }
                     None => self.breaks(&format!("field `{name}` is gone")),
@@ -253,7 +306,8 @@ impl Of<'_> {
             last = last.max(Some(to));
             self.field(field, &new[to]);
         }
-        let is_whole = old.iter().zip(new).all(|(old, new)| old.name == new.name);
+        let is_it = |old: &Field, new: &Field| old.name == new.name || renamed.contains(&&new.name);
+        let is_whole = old.iter().zip(new).all(|(old, new)| is_it(old, new));
         for (at, field) in new.iter().enumerate() {
             let name = &field.name;
             if find(old, name).is_some() || renamed.contains(&name) {
@@ -267,19 +321,33 @@ impl Of<'_> {
         }
     }
 
-    fn field(&mut self, old: &Field, new: &Field) {
-        let name = &old.name;
-        if new.is_secret != old.is_secret {
-            match new.is_secret {
-                true => self.breaks(&format!("field `{name}` is secret now")),
-                // Whatever the version is.
-                false => self.changes.push(Change {
-                    verdict: Verdict::Breaking,
-                    event: called(self.old),
-                    what: format!("field `{name}` is not secret any more"),
-                }),
+    /// What was secret and is not any more, also within the values of fields.
+    fn all_secrets(&mut self) {
+        for old in &self.old.fields {
+            if let Some(new) = self.new.fields.iter().find(|new| new.name == old.name) {
+                self.secrets(old, new);
             }
         }
+    }
+
+    fn secrets(&mut self, old: &Field, new: &Field) {
+        let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
+        secrets(&old.name, old.is_secret, &old.ty, &mut before);
+        // A field with another name is compared with the one that it was.
+        secrets(&old.name, new.is_secret, &new.ty, &mut after);
+        for (path, _) in before.into_iter().filter(|(_, is_secret)| *is_secret) {
+            if after.get(&path) == Some(&false) {
+                self.breaks_in_every_version(format!("field `{path}` is not secret any more"));
+            }
+        }
+    }
+
+    fn field(&mut self, old: &Field, new: &Field) {
+        let name = &old.name;
+        if new.is_secret && !old.is_secret {
+            self.breaks(&format!("field `{name}` is secret now"));
+        }
+        self.secrets(old, new);
         if new.ty != old.ty {
             self.breaks(&format!("field `{name}` is `{}`, it was `{}`", new.ty, old.ty));
         }
@@ -288,4 +356,20 @@ impl Of<'_> {
             self.add(Verdict::Note, format!("field `{name}` has another meaning"));
         }
     }
+}
+
+/// Which fields are secret, by their paths through objects, lists and options. All that is within a
+/// secret is secret.
+fn secrets(path: &str, is_secret: bool, ty: &Type, all: &mut BTreeMap<String, bool>) {
+    match ty {
+        Type::Object(fields) => {
+            for field in fields {
+                let path = format!("{path}.{}", field.name);
+                secrets(&path, is_secret || field.is_secret, &field.ty, all);
+            }
+        }
+        Type::Array(inner, ..) | Type::Option(inner) => secrets(path, is_secret, inner, all),
+        Type::Plain(_) => {}
+    }
+    all.insert(path.to_string(), is_secret);
 }

@@ -39,13 +39,14 @@ impl core::error::Error for ParseError {}
 impl fmt::Display for Catalogue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut provider = None;
+        let by_id = self.by_id();
         for event in &self.events {
             if provider != Some(&event.provider) {
                 provider = Some(&event.provider);
                 writeln!(f, "\nprovider {}", Name(&event.provider))?;
             }
             writeln!(f, "\nevent {}", Name(&event.name))?;
-            self.write_event(event, f)?;
+            write_event(event, by_id.get(&event.key_of_id()).map_or(&[], Vec::as_slice), f)?;
             for field in &event.fields {
                 let secret = if field.is_secret { "secret " } else { "" };
                 writeln!(f, "  field {} {secret}{}", Name(&field.name), field.ty)?;
@@ -56,51 +57,57 @@ impl fmt::Display for Catalogue {
     }
 }
 
-impl Catalogue {
-    fn write_event(&self, event: &Event, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  version {}", event.version)?;
-        write!(f, "  id {}", event.id)?;
-        match event.id_is_given {
-            Some(true) => f.write_str(" given")?,
-            Some(false) => {
-                f.write_str(" derived")?;
-                for other in self.same_id(event) {
-                    write!(f, ", as that of {}", Name(&other.name))?;
-                }
+/// `same` are the events that want the same id, with this one.
+fn write_event(event: &Event, same: &[&Event], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// How many others are named.
+    const MOST: usize = 3;
+
+    writeln!(f, "  version {}", event.version)?;
+    write!(f, "  id {}", event.id)?;
+    match event.id_is_given {
+        Some(true) => f.write_str(" given")?,
+        Some(false) => {
+            f.write_str(" derived")?;
+            let others = same.iter().filter(|other| !core::ptr::eq(**other, event));
+            for other in others.take(MOST) {
+                write!(f, ", as that of {}", Name(&other.name))?;
             }
-            None => {}
-        }
-        f.write_char('\n')?;
-        if let Some(guid) = event.guid {
-            f.write_str("  guid ")?;
-            guid.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-            f.write_char('\n')?;
-        }
-        if let Some(group) = &event.group {
-            writeln!(f, "  group {}", Name(group))?;
-        }
-        writeln!(f, "  level {}", level(event.level))?;
-        if event.keywords != 0 {
-            writeln!(f, "  keywords {:#x}", event.keywords)?;
-        }
-        if let Some(opcode) = event.opcode {
-            writeln!(f, "  opcode {opcode}")?;
-        }
-        if event.tag != 0 {
-            writeln!(f, "  tag {:#x}", event.tag)?;
-        }
-        if !event.module.is_empty() {
-            let is_path = event.module.bytes().all(|byte| is_of_word(byte) || byte == b':');
-            match is_path {
-                true => writeln!(f, "  module {}", event.module)?,
-                false => writeln!(f, "  module {:?}", event.module)?,
+            if same.len() > MOST + 1 {
+                write!(f, ", and of {} more", same.len() - 1 - MOST)?;
             }
         }
-        if let Some(message) = &event.message {
-            writeln!(f, "  message {message:?}")?;
-        }
-        write_texts(event.meaning.as_ref(), &event.keys, "  ", f)
+        None => {}
     }
+    f.write_char('\n')?;
+    if let Some(guid) = event.guid {
+        f.write_str("  guid ")?;
+        guid.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_char('\n')?;
+    }
+    if let Some(group) = &event.group {
+        writeln!(f, "  group {}", Name(group))?;
+    }
+    writeln!(f, "  level {}", level(event.level))?;
+    if event.keywords != 0 {
+        writeln!(f, "  keywords {:#x}", event.keywords)?;
+    }
+    if let Some(opcode) = event.opcode {
+        writeln!(f, "  opcode {opcode}")?;
+    }
+    if event.tag != 0 {
+        writeln!(f, "  tag {:#x}", event.tag)?;
+    }
+    if !event.module.is_empty() {
+        let is_path = event.module.bytes().all(|byte| is_of_word(byte) || byte == b':');
+        match is_path {
+            true => writeln!(f, "  module {}", event.module)?,
+            false => writeln!(f, "  module {:?}", event.module)?,
+        }
+    }
+    if let Some(message) = &event.message {
+        writeln!(f, "  message {message:?}")?;
+    }
+    write_texts(event.meaning.as_ref(), &event.keys, "  ", f)
 }
 
 fn write_texts(
@@ -193,7 +200,10 @@ impl Reading {
         let indent = line.len() - line.trim_start().len();
         let (word, rest) = line.trim_start().split_once(' ').unwrap_or((line.trim_start(), ""));
         let rest = rest.trim_start();
-        let wrong = || format!("`{}` is not what a schema has here", line.trim_start());
+        let wrong = || {
+            let begin: String = line.trim_start().chars().take(80).collect();
+            format!("`{begin}` is not what a schema has here")
+        };
         let done = match (indent, word) {
             (0, "provider") => {
                 self.provider = whole(name(rest));

@@ -159,7 +159,8 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn expected(&self, what: &str) -> String {
-        alloc::format!("expected {what} at {:?}", self.rest)
+        let begin: String = self.rest.chars().take(40).collect();
+        alloc::format!("expected {what} at {begin:?}")
     }
 
     fn takes(&mut self, what: &str) -> bool {
@@ -186,7 +187,7 @@ impl<'a> Parser<'a> {
         if !self.rest.starts_with('"') {
             return self.word().map(str::to_string);
         }
-        let (name, rest) = super::text::quoted(self.rest).ok_or(self.expected("a name"))?;
+        let (name, rest) = super::text::quoted(self.rest).ok_or_else(|| self.expected("a name"))?;
         self.rest = rest.trim_start();
         Ok(name)
     }
@@ -195,8 +196,12 @@ impl<'a> Parser<'a> {
         if depth > DEEPEST {
             return Err("types are too deep within each other".to_string());
         }
-        let mut ty = self.part(depth)?;
+        let (mut ty, mut options) = (self.part(depth)?, depth);
         while self.takes("?") {
+            options += 1;
+            if options > DEEPEST {
+                return Err("types are too deep within each other".to_string());
+            }
             ty = Type::Option(Box::new(ty));
         }
         Ok(ty)
