@@ -78,6 +78,17 @@ fn taken(fields: &[Field<'_>], values: &[Value<'_>]) -> Vec<TokenStream> {
 }
 
 fn field(container: &Container<'_>, errors: &mut Errors) -> TokenStream {
+    // A transparent struct is an array if its field is one.
+    let is_array = match &container.body {
+        Body::Struct(fields) if container.attrs.key("transparent").is_some() => {
+            let field = fields.iter().find(|field| field.attrs.key("skip").is_none());
+            field.map(|Field { ty, .. }| {
+                quote!(const IS_ARRAY: ::core::primitive::bool =
+                    <#ty as ::nettrace_reader::ReadField>::IS_ARRAY;)
+            })
+        }
+        _ => None,
+    };
     let body = match &container.body {
         Body::Struct(fields) => object(container, fields, errors),
         Body::Enum(variants) => choice(variants, errors),
@@ -91,6 +102,8 @@ fn field(container: &Container<'_>, errors: &mut Errors) -> TokenStream {
     quote! {
         #[automatically_derived]
         impl #impl_generics ::nettrace_reader::ReadField for #ident #type_generics #where_clause {
+            #is_array
+
             fn read_field(
                 __value: ::nettrace_reader::Value<'_>,
             ) -> ::core::option::Option<Self> {

@@ -351,3 +351,100 @@ fn variants_and_spans_are_read() {
     let last = cut.events::<Job>().last().unwrap();
     assert!(matches!(last, Err(ReadError::Trace(_))), "{last:?}");
 }
+
+#[derive(Clone, Debug, PartialEq, TraceField, ReadField)]
+struct Cart {
+    items: Vec<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, TraceField, ReadField)]
+struct Limit {
+    value: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, TraceField, ReadField)]
+#[trace_event(transparent)]
+struct Numbered(Vec<u8>);
+
+/// Arrays within arrays, and objects that look like what version 6 makes of these.
+#[derive(Clone, Debug, PartialEq, TraceEvent, ReadEvent)]
+#[trace_event(provider = "Read-Wrapped")]
+struct Wrapped {
+    carts: Vec<Option<Cart>>,
+    limits: Option<Option<Limit>>,
+    plain: Vec<Cart>,
+    one: Option<Limit>,
+    numbered: Vec<Numbered>,
+    twice: Option<Vec<Option<Vec<u8>>>>,
+    #[trace_event(encoding = utf16_unit)]
+    letter: Option<char>,
+    #[trace_event(encoding = utf16_unit)]
+    units: Vec<u16>,
+    #[trace_event(encoding = utf16_unit)]
+    two: [char; 2],
+}
+
+#[test]
+fn what_looks_like_a_wrapper_is_none() {
+    let cart = |items: &[u32]| Cart { items: items.to_vec() };
+    let all = [
+        Wrapped {
+            carts: vec![None, Some(cart(&[])), Some(cart(&[1]))],
+            limits: Some(None),
+            plain: vec![cart(&[]), cart(&[2, 3])],
+            one: Some(Limit { value: None }),
+            numbered: vec![Numbered(vec![]), Numbered(vec![4])],
+            twice: Some(vec![None, Some(vec![]), Some(vec![5, 6])]),
+            letter: None,
+            units: vec![0x41, 0x42],
+            two: ['x', 'y'],
+        },
+        Wrapped {
+            carts: vec![],
+            limits: Some(Some(Limit { value: Some(7) })),
+            plain: vec![],
+            one: None,
+            numbered: vec![],
+            twice: Some(vec![]),
+            letter: Some('z'),
+            units: vec![],
+            two: ['a', 'b'],
+        },
+    ];
+    let trace = written("Read-Wrapped", || all.iter().for_each(|event| event.emit()));
+    let read: Vec<_> = read::<Wrapped>(&trace).into_iter().map(Result::unwrap).collect();
+    assert_eq!(read, all);
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Read-Optional", name = "Listed")]
+struct Listed {
+    lists: Vec<Vec<u8>>,
+    name: String,
+}
+
+#[derive(Debug, PartialEq, ReadEvent)]
+#[trace_event(provider = "Read-Optional", name = "Listed")]
+struct MaybeListed {
+    lists: Option<Vec<Vec<u8>>>,
+    name: Option<String>,
+}
+
+/// What was recorded before a field became optional.
+#[test]
+fn fields_that_became_optional() {
+    let trace = written("Read-Optional", || {
+        for lists in [vec![], vec![vec![]], vec![vec![1], vec![]]] {
+            Listed { lists, name: String::new() }.emit();
+        }
+    });
+    let read: Vec<_> = read::<MaybeListed>(&trace).into_iter().map(Result::unwrap).collect();
+    let name = || Some(String::new());
+    // An empty list is what an absent one is.
+    let expected = [
+        MaybeListed { lists: None, name: name() },
+        MaybeListed { lists: Some(vec![vec![]]), name: name() },
+        MaybeListed { lists: Some(vec![vec![1], vec![]]), name: name() },
+    ];
+    assert_eq!(read, expected);
+}

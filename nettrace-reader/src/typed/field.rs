@@ -26,11 +26,11 @@ use crate::{
 /// | `f64`, `f32` | a floating-point number; `f32` from a `Single` alone |
 /// | `bool`, `String`, `char` | the same |
 /// | `Box<str>`, `Arc<str>`, `Cow<'_, str>` | text |
-/// | `Duration`, `SystemTime` | nanoseconds; a time also as a `DateTime` |
+/// | `Duration`, `SystemTime` | nanoseconds; a time also as a `DateTime` of eight bytes |
 /// | `IpAddr` and the like | text |
 /// | [`Guid`], [`Decimal`] | the same |
 /// | `Vec<T>`, `[T; N]` | an array |
-/// | `Option<T>` | an array of zero or one element; `None` if the event lacks the field |
+/// | `Option<T>` | an array of zero or one element; `None` if the event lacks the field. An empty list that was recorded before the field became optional is `None`, too |
 /// | tuples, maps | what `TraceField` makes of them |
 /// | `Box<T>`, `Rc<T>`, `Arc<T>` | as `T` |
 ///
@@ -48,6 +48,10 @@ use crate::{
             `ReadField` for a struct or enum of your own"
 )]
 pub trait ReadField: Sized {
+    /// Whether its values are arrays, as those of lists, options and maps are. Version 6 has no
+    /// arrays of arrays, so such a value within another is the one field of an object.
+    const IS_ARRAY: bool = false;
+
     /// The value as this type, if it is one.
     fn read_field(value: Value<'_>) -> Option<Self>;
 
@@ -240,45 +244,58 @@ impl ReadField for SystemTime {
     }
 }
 
-/// The elements of an array.
+/// The elements of an array. That of code units is a text.
 fn elements(value: Value<'_>) -> Option<Vec<Value<'_>>> {
     Some(match value {
         Value::Array(values) => values,
         Value::Bytes(bytes) => bytes.iter().copied().map(Value::U8).collect(),
+        Value::Text(text) => text.encode_utf16().map(Value::Utf16CodeUnit).collect(),
         _ => return None,
     })
 }
 
-/// An element. One that is an array is described as an object with one field.
-fn element<T: ReadField>(value: Value<'_>) -> Option<T> {
+/// An element. One that is an array is the field `name` of an object.
+fn element<T: ReadField>(value: Value<'_>, name: &str) -> Option<T> {
     match value {
-        Value::Object(mut fields) if matches!(fields[..], [("items" | "value", _)]) => {
-            let whole = Value::Object(fields.clone());
-            T::read_field(whole).or_else(|| T::read_field(fields.pop()?.1))
+        Value::Object(mut fields) if T::IS_ARRAY => {
+            let (own, value) = fields.pop().filter(|_| fields.is_empty())?;
+            (own == name).then(|| T::read_field(value))?
         }
         value => T::read_field(value),
     }
 }
 
 impl<T: ReadField> ReadField for Vec<T> {
+    const IS_ARRAY: bool = true;
+
     fn read_field(value: Value<'_>) -> Option<Self> {
-        elements(value)?.into_iter().map(element).collect()
+        elements(value)?.into_iter().map(|value| element(value, "items")).collect()
     }
 }
 
 impl<T: ReadField, const N: usize> ReadField for [T; N] {
+    const IS_ARRAY: bool = true;
+
     fn read_field(value: Value<'_>) -> Option<Self> {
         Vec::read_field(value)?.try_into().ok()
     }
 }
 
 impl<T: ReadField> ReadField for Option<T> {
+    const IS_ARRAY: bool = true;
+
     fn read_field(value: Value<'_>) -> Option<Self> {
-        let mut values = elements(value.clone()).unwrap_or_default().into_iter();
-        match (values.next(), values.next()) {
-            (None, _) if matches!(value, Value::Array(_) | Value::Bytes(_)) => return Some(None),
-            (Some(value), None) => {
-                if let Some(value) = element(value) {
+        if let Value::Text(_) = value {
+            // Otherwise it is an option of a code unit.
+            if let Some(value) = T::read_field(value.clone()) {
+                return Some(Some(value));
+            }
+        }
+        let mut values = elements(value.clone()).map(Vec::into_iter);
+        match values.as_mut().map(|values| (values.next(), values.next())) {
+            Some((None, _)) => return Some(None),
+            Some((Some(value), None)) => {
+                if let Some(value) = element(value, "value") {
                     return Some(Some(value));
                 }
             }
@@ -296,6 +313,8 @@ impl<T: ReadField> ReadField for Option<T> {
 macro_rules! pointers {
     ($($pointer:ident)+) => {$(
         impl<T: ReadField> ReadField for $pointer<T> {
+            const IS_ARRAY: bool = T::IS_ARRAY;
+
             fn read_field(value: Value<'_>) -> Option<Self> {
                 T::read_field(value).map(Self::new)
             }
@@ -319,6 +338,8 @@ fn entries<K: ReadField, V: ReadField, M: FromIterator<(K, V)>>(value: Value<'_>
 }
 
 impl<K: ReadField + Ord, V: ReadField> ReadField for BTreeMap<K, V> {
+    const IS_ARRAY: bool = true;
+
     fn read_field(value: Value<'_>) -> Option<Self> {
         entries(value)
     }
@@ -330,6 +351,8 @@ where
     V: ReadField,
     S: BuildHasher + Default,
 {
+    const IS_ARRAY: bool = true;
+
     fn read_field(value: Value<'_>) -> Option<Self> {
         entries(value)
     }

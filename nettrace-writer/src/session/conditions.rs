@@ -79,7 +79,13 @@ impl Condition {
         }
         let field = |name: &str| schema.fields.iter().position(|field| field.name == name);
         Some(match &self.what {
-            What::Level(level) if schema.level <= *level => Test::Always,
+            // `LogAlways` is the lowest number, and not the most severe level.
+            What::Level(level)
+                if schema.level <= *level
+                    && (schema.level != Level::LogAlways || *level == Level::LogAlways) =>
+            {
+                Test::Always
+            }
             What::Level(_) => return None,
             What::Event => Test::Always,
             What::Number(name, range) => Test::Number(field(name)?, *range),
@@ -155,7 +161,8 @@ fn is_failure(text: Text<'_>) -> bool {
     ["err", "panicked"].into_iter().any(|outcome| text.chars().eq(outcome.chars()))
 }
 
-/// Looks for the value of a field of the event, or of an option that the field is.
+/// Looks for the value of a field of the event, or of an option that the field is. Elements of
+/// arrays and parts of objects are deeper.
 struct Find {
     /// How many fields come before.
     fields: usize,
@@ -180,6 +187,16 @@ impl Visitor for Find {
         if self.fields == 0 && self.depth == 1 {
             self.holds = self.test.holds_for(value);
         }
+        Ok(())
+    }
+
+    fn begin_array(&mut self, _: &FieldType, _: usize) -> Result<(), Found> {
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn end_array(&mut self) -> Result<(), Found> {
+        self.depth -= 1;
         Ok(())
     }
 

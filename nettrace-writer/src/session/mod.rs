@@ -436,6 +436,8 @@ impl Inner {
             return (stats, Err(Error::Forked));
         }
         if let Some(watch) = self.watch.take() {
+            // Events that nobody has looked at may meet a condition. The sink is memory.
+            let _ = flush(&self.shared);
             watch.end(self.finish_timeout);
         }
         self.slot.hush();
