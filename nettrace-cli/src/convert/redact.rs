@@ -21,9 +21,9 @@ use crate::failure::Failure;
 /// What to leave out, and how.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RedactOptions {
-    /// Fields by their names, or by their paths in objects: `customer,card.number`. The name of an
-    /// event may precede: `Sold:customer`. A name is also that of labels, and of key-values of the
-    /// trace and its threads
+    /// Fields by their names, or by their paths through objects and lists: `customer,card.number`.
+    /// The name of an event may precede: `Sold:customer`. A name also selects labels and key-values
+    /// with that key
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
     fields: Vec<String>,
     /// Replace a value by a keyed hash instead: equal values have equal hashes

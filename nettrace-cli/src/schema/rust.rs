@@ -1,6 +1,10 @@
 //! Schemas as types of Rust that read the events.
 
-use std::{collections::HashSet, fmt::Write as _, io::Write};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write as _,
+    io::Write,
+};
 
 use nettrace_event::{
     check,
@@ -12,7 +16,7 @@ use crate::failure::Failure;
 /// A file with a type for each event. Versions of an event are one type.
 pub(super) fn write(catalogue: &Catalogue, out: &mut impl Write) -> Result<(), Failure> {
     // What the types of fields are called.
-    let names = ["Option", "String", "Vec"].map(str::to_owned).into();
+    let names = ["Option", "String", "Vec"].map(|name| (name.to_owned(), 1)).into();
     let mut types = Types { text: String::new(), names };
     let of_one = |a: &Event, b: &Event| (&a.provider, &a.name) == (&b.provider, &b.name);
     for versions in catalogue.events.chunk_by(of_one) {
@@ -28,8 +32,12 @@ pub(super) fn write(catalogue: &Catalogue, out: &mut impl Write) -> Result<(), F
 
 struct Types {
     text: String,
-    names: HashSet<String>,
+    /// The names that are taken, and how many were made of each.
+    names: HashMap<String, u32>,
 }
+
+/// The longest arrays of a fixed size. Longer ones are read as lists.
+const MOST_FIXED: u16 = 64;
 
 /// The most levels of structs within each other.
 const DEEPEST: u32 = 16;
@@ -64,10 +72,12 @@ impl Types {
 
     /// The fields of a struct. Those that are not in every version are optional.
     fn fields(&mut self, of: &str, fields: &[(&Field, bool)], depth: u32) -> String {
-        let (mut text, mut idents) = (String::from("\n"), HashSet::new());
+        let (mut text, mut idents) = (String::from("\n"), HashMap::new());
+        let mut known = HashSet::new();
         for (field, is_optional) in fields {
             let name = &field.name;
-            let ty = match is_name(name) {
+            let is_first = known.insert(name);
+            let ty = match is_first && is_name(name) {
                 true => self.ty(&field.ty, &format!("{of}_{name}"), depth),
                 false => None,
             };
@@ -94,10 +104,10 @@ impl Types {
         }
         Some(match ty {
             Type::Plain(plain) => plain_type(plain)?.to_owned(),
-            Type::Array(element, _, Some(count)) => {
+            Type::Array(element, _, Some(count)) if *count <= MOST_FIXED => {
                 format!("[{}; {count}]", self.element(element, name, depth)?)
             }
-            Type::Array(element, _, None) => {
+            Type::Array(element, ..) => {
                 format!("Vec<{}>", self.element(element, name, depth)?)
             }
             Type::Option(value) => format!("Option<{}>", self.element(value, name, depth)?),
@@ -157,19 +167,23 @@ impl Types {
 
 /// Whether it can be the name of an event or a field in an attribute.
 fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 1_000 && !name.contains('\0')
+    let is_short = (1..=1_000).contains(&name.len());
+    is_short && !name.chars().any(|it| it.is_control() || it == ';')
 }
 
-fn unique(ident: String, taken: &mut HashSet<String>) -> String {
-    let numbered = (2..).map(|number| format!("{ident}{number}"));
-    let free = std::iter::once(ident.clone()).chain(numbered).find(|it| !taken.contains(it));
-    let free = free.unwrap_or(ident);
-    taken.insert(free.clone());
+fn unique(ident: String, taken: &mut HashMap<String, u32>) -> String {
+    let mut free = ident.clone();
+    while taken.contains_key(&free) {
+        let number = taken.entry(ident.clone()).or_insert(1);
+        *number += 1;
+        free = format!("{ident}{number}");
+    }
+    taken.insert(free.clone(), 1);
     free
 }
 
 /// What Rust calls a field, and whether that is another name.
-fn field_name(name: &str, taken: &mut HashSet<String>) -> (String, bool) {
+fn field_name(name: &str, taken: &mut HashMap<String, u32>) -> (String, bool) {
     let mut ident = String::new();
     let mut before = '_';
     for character in name.chars() {
@@ -179,17 +193,23 @@ fn field_name(name: &str, taken: &mut HashSet<String>) -> (String, bool) {
         {
             ident.push('_');
         }
-        ident.push(if is_word { character.to_ascii_lowercase() } else { '_' });
+        if is_word || !ident.ends_with('_') {
+            ident.push(if is_word { character.to_ascii_lowercase() } else { '_' });
+        }
         before = character;
     }
+    let mut ident = ident.trim_end_matches('_').to_owned();
     if ident.starts_with(|first: char| first.is_ascii_digit()) || ident.bytes().all(|it| it == b'_')
     {
         ident.insert_str(0, "field_");
     }
+    // These cannot be written with `r#`.
+    if matches!(&*ident, "self" | "super" | "crate") {
+        ident.push_str("_it");
+    }
     let ident = unique(ident, taken);
     let is_renamed = ident != name;
     match &*ident {
-        "self" | "super" | "crate" => (format!("{ident}_"), true),
         "as" | "async" | "await" | "break" | "const" | "continue" | "dyn" | "else" | "enum"
         | "extern" | "false" | "fn" | "for" | "gen" | "if" | "impl" | "in" | "let" | "loop"
         | "match" | "mod" | "move" | "mut" | "pub" | "ref" | "return" | "static" | "struct"

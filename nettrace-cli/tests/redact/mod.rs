@@ -104,7 +104,8 @@ fn trace() -> Vec<u8> {
 
 /// The names of all that is secret.
 const NAMES: &str = "customer,customer_utf8,customer_nul,customer_located,numbers,maybe,\
-    card.number,cards.number,maybe_cards.number,cards_or_none.number,pairs.1,Sold:id,id,variable,map";
+    card.number,cards.number,maybe_cards.number,cards_or_none.number,pairs.1,Sold:id,id,\
+    variable,map";
 
 fn redact(trace: &Path, out: &Path, more: &[&str]) -> (i32, String) {
     let paths = [trace, out].map(|path| path.to_str().unwrap());

@@ -189,10 +189,8 @@ impl Gathered {
                 self.known.of(event, |_| known).span = Some(name);
                 name
             });
-            let name = match known.dimension.and_then(|field| value_of(event, field)) {
-                Some(value) => self.spans.valued(name, clip(&value, MOST_VALUE).trim()),
-                None => name,
-            };
+            let value = known.dimension.and_then(|field| value_of(event, field));
+            let value = value.map(|value| clip(value.trim(), MOST_VALUE));
             let (duration, outcome) = match role {
                 Role::Start => (None, None),
                 _ => known.end.stated(event),
@@ -204,6 +202,7 @@ impl Gathered {
                 name,
                 process: process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0),
                 thread: event.thread().os_thread_id,
+                value: value.as_deref(),
                 duration,
                 outcome: outcome.as_deref(),
             };
@@ -296,8 +295,8 @@ fn dimension(metadata: &Metadata, by: Option<&str>) -> Option<usize> {
         let mut pairs = metadata.key_values.iter();
         pairs.find(|(key, _)| key == DIMENSION).map(|(_, field)| field.as_str())
     };
-    let name = by.or_else(stated)?;
-    metadata.fields.iter().position(|field| field.name == name)
+    let place = |name: &str| metadata.fields.iter().position(|field| field.name == name);
+    by.and_then(place).or_else(|| stated().and_then(place))
 }
 
 /// The value of a dimension; `None` if there is nothing to show.

@@ -85,8 +85,9 @@ impl Options {
     }
 
     /// Tells spans apart by the values of this field, in types that have it: durations, flame
-    /// graphs and slow trees of `/cart` and of `/orders`. Of a span with two events the field is
-    /// one of the Start. At most 64 values of a name are distinguished.
+    /// graphs and slow trees of `/cart` and of `/orders`. The field may be one of a span's Start
+    /// or, for durations and slow trees, of its Stop. At most 64 values of a name are
+    /// distinguished.
     ///
     /// Without this, the field is the one that the type's key-value `nettrace.dimension` names,
     /// such as the route of a request of `nettrace-tower`.

@@ -43,8 +43,10 @@ pub(crate) struct Edge<'a> {
     pub(crate) span: Key,
     pub(crate) ids: Ids,
     pub(crate) at: i64,
-    /// The number of the span's name.
+    /// The number of the span's name, without the value.
     pub(crate) name: u32,
+    /// The value of the span's dimension.
+    pub(crate) value: Option<&'a str>,
     pub(crate) process: u32,
     pub(crate) thread: Option<u64>,
     /// The duration and outcome that the event states.
@@ -59,6 +61,8 @@ pub(crate) struct Named {
     pub(crate) name: Box<str>,
     /// The value of the span's dimension, such as a route; empty without one.
     value: Box<str>,
+    /// The number of the name without the value, if there is one.
+    base: u32,
     /// Where the type is in the source code; empty if that is not known.
     place: Box<str>,
     /// Whether there are such spans.
@@ -187,9 +191,10 @@ impl Spans {
         if self.named.len() >= MOST_NAMES {
             return name;
         }
-        let Named { provider, name, place, .. } = &self.named[name as usize];
-        let (provider, name, place) = (provider.clone(), name.clone(), place.clone());
-        self.named.push(Named { provider, name, place, value: value.into(), ..Named::default() });
+        let Named { provider, name: text, place, .. } = &self.named[name as usize];
+        let (provider, text, place) = (provider.clone(), text.clone(), place.clone());
+        let named = Named { provider, name: text, place, ..Named::default() };
+        self.named.push(Named { value: value.into(), base: name, ..named });
         let number = self.named.len() as u32 - 1;
         values.insert(value.into(), number);
         number
@@ -318,8 +323,13 @@ impl Spans {
     }
 
     /// Adds a span below its parent, or in a tree of its own.
-    fn add(&mut self, edge: &Edge<'_>, start: i64, is_open: bool, span: Span) -> SpanRef {
-        self.named[edge.name as usize].is_used = true;
+    fn add(&mut self, edge: &Edge<'_>, start: i64, is_open: bool, mut span: Span) -> SpanRef {
+        let name = match edge.value {
+            Some(value) => self.valued(edge.name, value),
+            None => edge.name,
+        };
+        self.named[name as usize].is_used = true;
+        span.name = name;
         let parent = edge.ids.related.and_then(|key| self.find(key));
         let parent_is_open = parent.is_some_and(|parent| self.known.is_open(parent));
         let (tree_id, above) = match parent.and_then(|parent| self.known.get_mut(parent)) {
@@ -342,7 +352,7 @@ impl Spans {
         let (mut node, mut detail) = (0, 0);
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.open += u64::from(is_open);
-            node = tree.flame.child(above.map_or(0, |(node, _)| node), edge.name.into());
+            node = tree.flame.child(above.map_or(0, |(node, _)| node), name.into());
             let before = tree.bytes;
             detail = match above {
                 Some(_) if self.bytes >= MOST_BYTES => tree.add_forgotten(),
@@ -351,7 +361,7 @@ impl Spans {
             self.bytes = (self.bytes + tree.bytes).saturating_sub(before);
         }
         let own = OwnTime::begin(start);
-        let slot = Slot { name: edge.name, parent, start, own, tree: tree_id, node, detail };
+        let slot = Slot { name, parent, start, own, tree: tree_id, node, detail };
         let keys = [Some(edge.span), edge.ids.alias];
         match is_open {
             true => self.known.begin(keys, 1, slot),
@@ -369,12 +379,12 @@ impl Spans {
             ..edge.begun(state)
         };
         let place = self.add(edge, start.unwrap_or(edge.at), false, span);
-        let Slot { tree: tree_id, node, detail, .. } = *self.known.get(place)?;
+        let Slot { name, tree: tree_id, node, detail, .. } = *self.known.get(place)?;
         let own = self.adopt(edge.span, tree_id, node, detail, start, edge.at);
         if start.is_some() {
-            self.count(edge.name, edge.duration, Some(own), edge.outcome);
+            self.count(name, edge.duration, Some(own), edge.outcome);
         } else {
-            self.count(edge.name, None, None, edge.outcome);
+            self.count(name, None, None, edge.outcome);
         }
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.flame.add(node, if start.is_some() { own.max(0) as u64 } else { 0 }, 1);
@@ -433,13 +443,21 @@ impl Spans {
         let own = slot.own.end(edge.at);
         let duration = edge.at.saturating_sub(slot.start);
         let (parent, tree_id, node, detail) = (slot.parent, slot.tree, slot.node, slot.detail);
-        let name = slot.name;
+        let mut name = slot.name;
+        if let Some(value) = edge.value {
+            // The end knows better. Where the span is in the flame graph was decided before.
+            let Named { base, value: of_start, .. } = &self.named[name as usize];
+            name = if of_start.is_empty() { name } else { *base };
+            name = self.valued(name, value);
+            self.named[name as usize].is_used = true;
+        }
         self.count(name, Some(duration), Some(own), edge.outcome);
         self.child_ends(parent, edge.at);
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.flame.add(node, own.max(0) as u64, 1);
             if let Some(span) = tree.span(detail) {
                 span.state = State::Ended;
+                span.name = name;
                 span.end = Some(edge.at);
                 span.own = Some(own);
                 span.outcome = edge.outcome.map(Into::into);

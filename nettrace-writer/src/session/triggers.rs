@@ -174,8 +174,8 @@ impl Triggers {
     }
 
     /// Writes a dump when an event of this level, or of a more severe one, is recorded. The name of
-    /// the trigger is that of the level: `error`. Events of the level `LogAlways` count only if that
-    /// is asked for.
+    /// the trigger is that of the level: `error`. Events of the level `LogAlways` count only if
+    /// that is asked for.
     ///
     /// This and the following are decided in the session's thread, when it collects events: a
     /// [flush interval](crate::SessionBuilder::flush_interval) after the event at most. They see
