@@ -418,7 +418,8 @@ fn files_made_to_hurt() {
     let text = format!("provider P\n{same}").parse::<Catalogue>().unwrap().to_string();
     assert!(text.contains("as that of E10, and of 2996 more"), "{}", &text[..300]);
     let many = |name: &str| -> Catalogue {
-        let events: String = (0..5_000).map(|at| format!("event {name}{at}\n")).collect();
+        let event = |at| format!("event {name}{at}\n  module m\n  field x u8\n");
+        let events: String = (0..5_000).map(event).collect();
         format!("provider P\n{events}").parse().unwrap()
     };
     assert_eq!(changes(&many("A"), &many("B")).len(), 10_000);

@@ -95,7 +95,7 @@ fn called(event: &Event) -> String {
 }
 
 /// Whether an old event is a new one.
-type Rule<'a> = &'a (dyn Fn(&Event, &Event) -> bool + Sync);
+type Rule = fn(&Event, &Event) -> bool;
 
 type Pairs<'a> = Vec<(&'a Event, &'a Event)>;
 
@@ -120,16 +120,18 @@ fn pair<'a>(old: &'a Catalogue, new: &'a Catalogue) -> (Pairs<'a>, Vec<&'a Event
     let groups = groups(gone, added, |event| [event.module.as_str(), ""]);
     let (mut gone, mut added) = (Vec::new(), Vec::new());
     for (mut old, mut new) in groups {
-        let is_clear = |all: &[&Event], it: &Event| {
-            all.iter().filter(|other| other.fields == it.fields).count() == 1
-        };
-        let (all_old, all_new) = (old.clone(), new.clone());
-        let renamed: Rule<'_> = &|a, b| {
-            let is_in_place = a.provider == b.provider || a.name == b.name;
-            let is_it = !a.module.is_empty() && !a.fields.is_empty() && a.fields == b.fields;
-            is_in_place && is_it && is_clear(&all_old, a) && is_clear(&all_new, b)
-        };
-        pair_by(&[renamed], &mut old, &mut new, &mut pairs);
+        // By another name or provider, if there is no doubt.
+        let (one_of_old, one_of_new) = (by_fields(&old), by_fields(&new));
+        for (fields, a) in one_of_old {
+            let other = one_of_new.get(fields).copied().flatten();
+            let (Some(a), Some(b)) = (a, other) else { continue };
+            let is_known = !a.module.is_empty() && !a.fields.is_empty();
+            if is_known && (a.provider == b.provider || a.name == b.name) {
+                pairs.push((a, b));
+                old.retain(|event| !core::ptr::eq(*event, a));
+                new.retain(|event| !core::ptr::eq(*event, b));
+            }
+        }
         gone.append(&mut old);
         added.append(&mut new);
     }
@@ -137,16 +139,16 @@ fn pair<'a>(old: &'a Catalogue, new: &'a Catalogue) -> (Pairs<'a>, Vec<&'a Event
 }
 
 /// Which of two events of one name is the other. The first rule that holds decides.
-const BY_NAME: [Rule<'static>; 5] = [
-    &|a, b| a == b,
-    &|a, b| (a.version, &a.module, &a.fields) == (b.version, &b.module, &b.fields),
-    &|a, b| (a.version, &a.module) == (b.version, &b.module),
-    &|a, b| a.version == b.version,
-    &|_, _| true,
+const BY_NAME: [Rule; 5] = [
+    |a, b| a == b,
+    |a, b| (a.version, &a.module, &a.fields) == (b.version, &b.module, &b.fields),
+    |a, b| (a.version, &a.module) == (b.version, &b.module),
+    |a, b| a.version == b.version,
+    |_, _| true,
 ];
 
 fn pair_by<'a>(
-    rules: &[Rule<'_>],
+    rules: &[Rule],
     old: &mut Vec<&'a Event>,
     new: &mut Vec<&'a Event>,
     pairs: &mut Pairs<'a>,
@@ -158,6 +160,16 @@ fn pair_by<'a>(
             false
         });
     }
+}
+
+/// The event with some fields; `None` if there are several.
+fn by_fields<'a>(events: &[&'a Event]) -> BTreeMap<&'a [Field], Option<&'a Event>> {
+    let mut all = BTreeMap::new();
+    for event in events {
+        let known = all.entry(event.fields.as_slice());
+        known.and_modify(|known| *known = None).or_insert(Some(*event));
+    }
+    all
 }
 
 /// Old and new events that have something in common.
