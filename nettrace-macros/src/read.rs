@@ -3,7 +3,7 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{DeriveInput, Ident};
+use syn::{DeriveInput, Fields, Ident};
 
 use crate::{
     ast::{Body, Container, Derive, Field, Variant},
@@ -82,9 +82,24 @@ fn field(container: &Container<'_>, errors: &mut Errors) -> TokenStream {
     let is_array = match &container.body {
         Body::Struct(fields) if container.attrs.key("transparent").is_some() => {
             let field = fields.iter().find(|field| field.attrs.key("skip").is_none());
-            field.map(|Field { ty, .. }| {
-                quote!(const IS_ARRAY: ::core::primitive::bool =
-                    <#ty as ::nettrace_reader::ReadField>::IS_ARRAY;)
+            field.map(|field| {
+                let ty = field.ty;
+                let member = &field.member;
+                let implementation = quote!(<#ty as ::nettrace_reader::ReadField>);
+                let others = fields.iter().filter(|other| other.member != *member);
+                let others = others.map(
+                    |Field { member, .. }| quote!(#member: ::core::default::Default::default()),
+                );
+                quote! {
+                    const IS_ARRAY: ::core::primitive::bool = #implementation::IS_ARRAY;
+                    const IS_UNIT: ::core::primitive::bool = #implementation::IS_UNIT;
+
+                    fn absent() -> ::core::option::Option<Self> {
+                        ::core::option::Option::Some(Self {
+                            #member: #implementation::absent()?, #(#others),*
+                        })
+                    }
+                }
             })
         }
         _ => None,
@@ -115,7 +130,10 @@ fn field(container: &Container<'_>, errors: &mut Errors) -> TokenStream {
 
 fn object(container: &Container<'_>, fields: &[Field<'_>], errors: &mut Errors) -> TokenStream {
     let values = valid::values(fields, Derive::Field, errors);
-    if container.attrs.key("transparent").is_some() {
+    if let Some(key) = container.attrs.key("transparent") {
+        if values.len() != 1 {
+            errors.on(key, "a `transparent` struct has one field that is not skipped");
+        }
         let field = |field: &Field<'_>| {
             let member = &field.member;
             match values.iter().any(|value| value.member == member) {
@@ -138,8 +156,9 @@ fn object(container: &Container<'_>, fields: &[Field<'_>], errors: &mut Errors) 
 
 /// An enum by its names, or by its numbers.
 fn choice(variants: &[Variant<'_>], errors: &mut Errors) -> TokenStream {
-    for variant in variants.iter().filter(|variant| !variant.node.fields.is_empty()) {
-        errors.on(&variant.node.fields, "only an enum whose variants have no fields can be read");
+    let has_fields = |variant: &&Variant<'_>| !matches!(variant.node.fields, Fields::Unit);
+    for variant in variants.iter().filter(has_fields) {
+        errors.on(&variant.node.ident, "only an enum whose variants are bare names can be read");
     }
     let idents: Vec<&Ident> = variants.iter().map(|variant| &variant.node.ident).collect();
     let names = variants.iter().map(|variant| valid::variant_name(variant, errors));

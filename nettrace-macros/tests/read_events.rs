@@ -448,3 +448,21 @@ fn fields_that_became_optional() {
     ];
     assert_eq!(read, expected);
 }
+
+#[derive(Debug, PartialEq, ReadField)]
+#[trace_event(transparent)]
+struct Maybe(Option<u32>, #[trace_event(skip)] u8);
+
+/// A text is a list of code units only for what such a unit is.
+#[test]
+fn a_text_is_no_list_of_numbers() {
+    let text = |text: &str| nettrace_reader::Value::Text(text.to_owned().into());
+    assert_eq!(Option::<u64>::read_field(text("7")), None);
+    assert_eq!(Option::<IpAddr>::read_field(text("")), None);
+    assert_eq!(Vec::<u8>::read_field(text("abc")), None);
+    assert_eq!(Vec::<String>::read_field(text("")), None);
+    assert_eq!(Vec::<u16>::read_field(text("ab")), Some(vec![0x61, 0x62]));
+    assert_eq!(Option::<char>::read_field(text("")), Some(None));
+    assert_eq!(Maybe::absent(), Some(Maybe(None, 0)));
+    assert_eq!(Cents::absent(), None);
+}

@@ -379,10 +379,26 @@ fn secrets_names_and_ids_hold_for_every_version() {
         shown("event E|  field customer secret text", "event E|  version 1|  field client text"),
         [
             "compatible: P/E: version 1, it was 0",
-            "compatible: P/E: field `customer` is now `client`",
             "breaking: P/E: field `customer` is not secret any more",
+            "compatible: P/E: field `customer` is now `client`",
         ]
     );
+    let told = |old: &str, new: &str| {
+        let all = shown(old, new);
+        let told = all.iter().filter(|it| it.contains("is not secret any more"));
+        told.count()
+    };
+    // By another name in a version beside it, within an object, and as a whole.
+    let first = "event E|  version 1|  field c secret text";
+    assert_eq!(told(first, &format!("{first}|event E|  version 2|  field d text")), 1);
+    let card = "event E|  field card {number: secret text}";
+    assert_eq!(told(card, "event E|  version 1|  field card {no: text}"), 1);
+    assert_eq!(told(card, "event E|  version 1|  field card text"), 1);
+    assert_eq!(told(card, "event E|  version 1|  field card [{number: secret u8}?]"), 0);
+    assert_eq!(told(card, "event E|  version 1|  field other u8|  field card secret text"), 0);
+    // What was accepted is not said again.
+    let second = format!("{first}|event E|  version 2|  field c text");
+    assert_eq!(told(&second, &format!("{second}|event E|  version 3|  field c text")), 0);
     // Events without fields are not taken for each other, nor those that are like several.
     assert_eq!(
         shown("event Started|  module m", "event Paused|  version 1|  module m"),
@@ -407,7 +423,8 @@ fn secrets_names_and_ids_hold_for_every_version() {
 #[test]
 fn files_made_to_hurt() {
     let event = |field: &str| format!("provider P\nevent E\n  field f {field}\n");
-    for ty in ["u32".to_owned() + &"?".repeat(200_000), "[".repeat(200_000)] {
+    let leaky = format!("{}u8{}", "[".repeat(60), ("?".repeat(60) + "]").repeat(60));
+    for ty in ["u32".to_owned() + &"?".repeat(200_000), "[".repeat(200_000), leaky] {
         let error = event(&ty).parse::<Catalogue>().unwrap_err().to_string();
         assert!(error.len() < 200, "{error}");
     }

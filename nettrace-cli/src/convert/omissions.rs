@@ -100,7 +100,7 @@ impl Omissions {
 }
 
 /// Whether the reader does not know what a type is. An array of such a type is such a type itself.
-fn is_unread(of: &Type) -> bool {
+pub(super) fn is_unread(of: &Type) -> bool {
     match of {
         Type::Unknown(_) | Type::Deep | Type::Damaged => true,
         Type::Object(fields) => fields.iter().any(|field| is_unread(&field.ty)),

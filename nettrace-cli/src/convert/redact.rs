@@ -16,7 +16,7 @@ use clap::ValueHint;
 use nettrace_format::payload::{MAX_PAYLOAD, Refusal};
 use nettrace_reader::{Field, Label, Metadata, Type};
 
-use crate::failure::Failure;
+use crate::{convert::omissions::is_unread, failure::Failure};
 
 /// What to leave out, and how.
 #[derive(Clone, Debug, clap::Args)]
@@ -111,7 +111,13 @@ impl Redaction {
     /// Takes over a type.
     pub(super) fn define(&mut self, metadata: &Metadata) {
         let chosen = self.fields(&metadata.name, &[String::new()], &metadata.fields);
-        if chosen.iter().all(|field| matches!(field.fate, Fate::Stays)) {
+        // What is in these is not known, or not all of it.
+        let is_unknown = metadata.fields.is_empty()
+            || metadata.is_damaged
+            || metadata.fields.iter().any(|field| is_unread(&field.ty));
+        if is_unknown {
+            self.types.insert(metadata.id, None);
+        } else if chosen.iter().all(|field| matches!(field.fate, Fate::Stays)) {
             self.types.remove(&metadata.id);
         } else {
             // What the trace does not describe is not taken apart.
@@ -134,7 +140,10 @@ impl Redaction {
             if is_wrapper(fields) {
                 // The author of the type does not know of it.
                 within.splice(..0, prefixes.iter().cloned());
-                within.truncate(MOST_PATHS);
+                while within.len() > MOST_PATHS {
+                    // The first has no wrapper's name, and the last has all.
+                    within.remove(MOST_PATHS / 2);
+                }
             }
             let parts = objects(&field.ty).unwrap_or_default();
             let parts = self.fields(event, &within, parts);
@@ -160,6 +169,11 @@ impl Redaction {
             }
         }
         is_named
+    }
+
+    /// Whether the process is not to be told.
+    pub(super) fn hides_process(&mut self) -> bool {
+        self.names(None, "ProcessId", "ProcessId")
     }
 
     /// A label, with another value if its key was named.
@@ -214,7 +228,9 @@ impl Redaction {
     /// # Errors
     /// It cannot be decoded, or becomes too large.
     pub(super) fn payload(&self, id: u32, payload: &[u8]) -> Option<Result<Vec<u8>, Refusal>> {
-        let Some(fields) = self.types.get(&id)? else { return Some(Err(Refusal::Malformed)) };
+        let Some(fields) = self.types.get(&id)? else {
+            return (!payload.is_empty()).then_some(Err(Refusal::Malformed));
+        };
         let again = |date| {
             let mut again = Again::new(self, payload, date);
             let mut is_whole = true;
@@ -300,6 +316,8 @@ struct Again<'a> {
     used: usize,
     /// The size of all located data so far.
     located_bytes: usize,
+    /// How many more elements of arrays there may be. Some take no bytes.
+    budget: usize,
 }
 
 /// A RelLoc or DataLoc.
@@ -313,7 +331,18 @@ struct Located {
 impl<'a> Again<'a> {
     fn new(redaction: &'a Redaction, payload: &'a [u8], date: usize) -> Self {
         let (out, located) = (Vec::with_capacity(payload.len()), Vec::new());
-        Self { redaction, payload, rest: payload, date, out, located, used: 0, located_bytes: 0 }
+        let budget = payload.len() * 8 + 1_024;
+        Self {
+            redaction,
+            payload,
+            rest: payload,
+            date,
+            out,
+            located,
+            used: 0,
+            located_bytes: 0,
+            budget,
+        }
     }
 
     fn field(&mut self, field: &Chosen) -> Result<(), Refusal> {
@@ -346,7 +375,10 @@ impl<'a> Again<'a> {
         if element.fixed_size() == Some(0) {
             return Ok(());
         }
-        (0..count).try_for_each(|_| self.parts(element, parts))
+        (0..count).try_for_each(|_| {
+            self.spend()?;
+            self.parts(element, parts)
+        })
     }
 
     fn copied(&mut self, ty: &Type) -> Result<(), Refusal> {
@@ -407,7 +439,10 @@ impl<'a> Again<'a> {
         if element.fixed_size() == Some(0) {
             return Ok(());
         }
-        (0..count).try_for_each(|_| self.pass(element, out, start))
+        (0..count).try_for_each(|_| {
+            self.spend()?;
+            self.pass(element, out, start)
+        })
     }
 
     /// The data of a location.
@@ -437,7 +472,7 @@ impl<'a> Again<'a> {
                 if element.fixed_size() == Some(0) {
                     return Ok(());
                 }
-                return (0..*count).try_for_each(|_| self.replaced(element));
+                return self.replaced_elements(element, *count);
             }
             // Of a hash, that each element is there is of use: an option has one.
             Type::Array(element) if !is_unit(element) && self.redaction.key.is_some() => {
@@ -445,7 +480,7 @@ impl<'a> Again<'a> {
                 if element.fixed_size() == Some(0) {
                     return Ok(());
                 }
-                return (0..count).try_for_each(|_| self.replaced(element));
+                return self.replaced_elements(element, count);
             }
             Type::RelLoc(element) | Type::DataLoc(element) => {
                 let (at, is_relative) = (self.out.len(), matches!(ty, Type::RelLoc(_)));
@@ -498,6 +533,18 @@ impl<'a> Again<'a> {
             // So few values could be told from each other by their hashes.
             _ => self.out.resize(self.out.len() + value.len(), 0),
         }
+        Ok(())
+    }
+
+    fn replaced_elements(&mut self, element: &Type, count: u16) -> Result<(), Refusal> {
+        (0..count).try_for_each(|_| {
+            self.spend()?;
+            self.replaced(element)
+        })
+    }
+
+    fn spend(&mut self) -> Result<(), Refusal> {
+        self.budget = self.budget.checked_sub(1).ok_or(Refusal::Malformed)?;
         Ok(())
     }
 

@@ -66,6 +66,8 @@ pub(super) struct ToV6 {
     left_out: Omissions,
     /// What is replaced in the result.
     redaction: Option<Redaction>,
+    /// Whether threads do not tell their process.
+    hides_process: bool,
 }
 
 /// The event block that is being written.
@@ -100,6 +102,7 @@ impl ToV6 {
             no_stacks: HashSet::new(),
             left_out: Omissions::default(),
             redaction: None,
+            hides_process: false,
         }
     }
 
@@ -317,7 +320,11 @@ impl ToV6 {
         let known = match self.threads.entry(index) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                thread_block(&[thread()], out)?;
+                let mut thread = thread();
+                if self.hides_process {
+                    thread.process_id = None;
+                }
+                thread_block(&[thread], out)?;
                 new.insert(OlderThread::default())
             }
         };
@@ -384,12 +391,13 @@ impl Rewriter for ToV6 {
         self.process_id = process.and_then(|(_, id)| id.parse().ok());
         v6::stream_header(out);
         let Some(redaction) = &mut self.redaction else { return Ok(v6::trace_block(info, out)?) };
+        let has_process = info.key_values.iter().any(|(key, _)| *key == "ProcessId");
+        if has_process && redaction.hides_process() {
+            (self.process_id, self.hides_process) = (None, true);
+        }
         let pairs = info.key_values.iter();
         let pairs: Vec<_> = pairs.map(|(key, value)| (*key, redaction.value(key, value))).collect();
         let key_values: Vec<_> = pairs.iter().map(|(key, value)| (*key, &**value)).collect();
-        if key_values.iter().any(|pair| pair.0 == "ProcessId" && !info.key_values.contains(pair)) {
-            self.process_id = None;
-        }
         Ok(v6::trace_block(&TraceInfo { key_values: &key_values, ..*info }, out)?)
     }
 
@@ -401,6 +409,9 @@ impl Rewriter for ToV6 {
         match item {
             Item::Metadata(types) => self.metadata(&types, out)?,
             Item::Threads(mut threads) => {
+                if self.hides_process {
+                    threads.iter_mut().for_each(|thread| thread.process_id = None);
+                }
                 if let Some(redaction) = &mut self.redaction {
                     for (key, value) in threads.iter_mut().flat_map(|it| &mut it.key_values) {
                         *value = redaction.value(key, value).into_owned();

@@ -108,7 +108,12 @@ impl Types {
                 format!("[{}; {count}]", self.element(element, name, depth)?)
             }
             Type::Array(element, ..) => {
-                format!("Vec<{}>", self.element(element, name, depth)?)
+                // A trace describes an option as an array.
+                let is_option = matches!(&**element, Type::Object(fields)
+                    if matches!(&fields[..], [Field { name, ty: Type::Array(..), .. }]
+                        if name == "value"));
+                let list = if is_option { "Option" } else { "Vec" };
+                format!("{list}<{}>", self.element(element, name, depth)?)
             }
             Type::Option(value) => format!("Option<{}>", self.element(value, name, depth)?),
             Type::Object(fields) if is_tuple(fields) => {

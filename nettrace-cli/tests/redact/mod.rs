@@ -295,10 +295,12 @@ fn traces_made_to_hurt_are_refused_at_once() {
     let nothing = [&[1][..], &[0, 0]].concat();
     let object = [&[1][..], &[1, 0], &field("customer", &nothing)].concat();
     let empty = fixed(65_535, fixed(65_535, fixed(65_535, object)));
+    // Arrays of no elements of a size that varies.
+    let no_bytes = fixed(65_535, fixed(65_535, fixed(65_535, fixed(0, vec![20]))));
     let located = fixed(12_000, vec![25, 6]);
     let mut same = [2_u8, 0, 0xFF, 0x3F].repeat(12_000);
     same.extend([7; 0x4000]);
-    for (ty, payload) in [(empty, vec![0]), (located, same)] {
+    for (ty, payload) in [(empty, vec![0]), (no_bytes, vec![0]), (located, same)] {
         let mut stream = Stream::new();
         let ty = EventType::new(1, "P", 1, "E").field("a", &ty).field("customer", &[6]);
         stream.metadata(&ty).thread(1);
@@ -309,4 +311,45 @@ fn traces_made_to_hurt_are_refused_at_once() {
         assert!(matches!(code, 0 | 3), "{said}");
         assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     }
+}
+
+/// Events of which nobody knows what is in them are left out, and threads tell no process that was
+/// to be left out.
+#[test]
+fn what_is_not_described_is_not_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, out] = ["t", "out"].map(|name| folder.path().join(name));
+    let mut stream = Stream::new();
+    let text = [19, 4];
+    stream.metadata(&EventType::new(1, "P", 1, "Known").field("customer", &text));
+    stream.metadata(&EventType::new(2, "P", 2, "Without"));
+    stream.metadata(&EventType::new(3, "P", 3, "Unknown").field("what", &[99]));
+    stream.thread(1);
+    let secret = [&[9, 0][..], &utf16("SECRETTED")].concat();
+    let row = |metadata, number| Row::new(1, number, 2_000 + u64::from(number)).metadata(metadata);
+    stream.events(&[
+        row(1, 1).payload(&secret),
+        row(2, 2).payload(&secret),
+        row(2, 3),
+        row(3, 4).payload(&secret),
+    ]);
+    fs::write(&path, stream.end()).unwrap();
+    let (code, said) = redact(&path, &out, &["--fields", "customer,ProcessId"]);
+    let bytes = fs::read(&out).unwrap();
+    assert_eq!(code, 3, "{said}");
+    assert!(!contains(&bytes, &utf16("SECRETTED")));
+    assert_eq!(verify(&bytes[..]).unwrap().events, 2, "{said}");
+
+    fs::write(&path, trace()).unwrap();
+    let (code, said) = redact(&path, &out, &["--fields", "ProcessId"]);
+    assert_eq!(code, 0, "{said}");
+    let bytes = fs::read(&out).unwrap();
+    let mut reader = Reader::new(&bytes[..]).unwrap();
+    while let Some(event) = reader.next_event().unwrap() {
+        assert_eq!(event.thread().process_id, None);
+    }
+}
+
+fn utf16(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }

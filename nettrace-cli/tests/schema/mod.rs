@@ -209,6 +209,7 @@ fn generated_types_have_names_of_rust() {
     let events = "provider P\n\
         event \"GC/Start 1\"\n  version 0\n  field type u8\n  field \"a b\" {x: [{0: u8}?]}\n\
         event \"GC/Start 1\"\n  version 1\n  field type u8\n  field ClrInstanceID u16\n\
+        event Wrapped\n  field maybe [{value: [u16]}]\n  field lists [{items: [u16]}]\n\
         event String\n  field self rest\n  field Self u8\n  field 9 u8\n  field \"größe\" u8\n  \
         field o {a: u8, a: u16}\n  field \"a;b\" u8\n  field big [[u8; 65535]; 65535]\n  \
         field self_it u8\n";

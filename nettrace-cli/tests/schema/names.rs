@@ -35,3 +35,10 @@ pub struct String2 {
     #[trace_event(rename = "self_it")]
     pub self_it2: u8,
 }
+
+#[derive(Clone, Debug, PartialEq, nettrace_reader::ReadEvent)]
+#[trace_event(provider = "P", name = "Wrapped")]
+pub struct Wrapped {
+    pub maybe: Option<Vec<u16>>,
+    pub lists: Vec<Vec<u16>>,
+}

@@ -1,7 +1,7 @@
 //! What differs between two catalogues, and what that does to those who read traces.
 
 use alloc::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     format,
     string::{String, ToString as _},
     vec::Vec,
@@ -78,10 +78,16 @@ pub fn changes(old: &Catalogue, new: &Catalogue) -> Vec<Change> {
         let what = "the event is gone".to_string();
         changes.push(Change { verdict: Verdict::Breaking, event: called(event), what });
     }
+    let mut by_name: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for event in &old.events {
+        by_name.entry((&event.provider, &event.name)).or_default().push(event);
+    }
     for event in added {
-        // A version beside the others.
-        for older in old.events.iter().filter(|older| older.is_called(event)) {
-            Of { old: older, new: event, changes: &mut changes }.all_secrets();
+        // A version beside the others is compared with the last one before it.
+        let versions = by_name.get(&(&event.provider, &event.name)).into_iter().flatten();
+        let older = versions.filter(|older| older.version < event.version);
+        if let Some(older) = older.max_by_key(|older| older.version) {
+            Of { old: older, new: event, changes: &mut changes }.secrets();
         }
         let what = format!("new, version {}", event.version);
         changes.push(Change { verdict: Verdict::Compatible, event: called(event), what });
@@ -98,12 +104,6 @@ fn called(event: &Event) -> String {
 type Rule = fn(&Event, &Event) -> bool;
 
 type Pairs<'a> = Vec<(&'a Event, &'a Event)>;
-
-impl Event {
-    fn is_called(&self, other: &Self) -> bool {
-        (&self.provider, &self.name) == (&other.provider, &other.name)
-    }
-}
 
 /// Finds which old event is which new one. Returns what is left of both, too.
 fn pair<'a>(old: &'a Catalogue, new: &'a Catalogue) -> (Pairs<'a>, Vec<&'a Event>, Vec<&'a Event>) {
@@ -226,6 +226,7 @@ impl Of<'_> {
             self.add(verdict, format!("version {}, it was {}", new.version, old.version));
         }
         self.names();
+        self.secrets();
         self.fields();
         if new.level != old.level {
             let levels = (level(new.level), level(old.level));
@@ -294,19 +295,18 @@ impl Of<'_> {
 
     fn fields(&mut self) {
         let (old, new) = (&self.old.fields, &self.new.fields);
-        let find = |all: &[Field], name: &str| all.iter().position(|field| field.name == name);
-        let mut renamed = Vec::new();
+        let (old_places, new_places) = (places(old), places(new));
+        let mut renamed = BTreeSet::new();
         let mut last = None;
         for (at, field) in old.iter().enumerate() {
             let name = &field.name;
-            let Some(to) = find(new, name) else {
+            let Some(&to) = new_places.get(name.as_str()) else {
                 // One of the same type in the same place, which is new.
                 let other = new.get(at).filter(|it| it.ty == field.ty);
-                match other.filter(|it| find(old, &it.name).is_none()) {
+                match other.filter(|it| !old_places.contains_key(it.name.as_str())) {
                     Some(other) => {
                         self.breaks(&format!("field `{name}` is now `{}`", other.name));
-                        self.secrets(field, other);
-                        renamed.push(&other.name);
+                        renamed.insert(&other.name);
                     }
                     None => self.breaks(&format!("field `{name}` is gone")),
                 }
@@ -318,11 +318,11 @@ impl Of<'_> {
             last = last.max(Some(to));
             self.field(field, &new[to]);
         }
-        let is_it = |old: &Field, new: &Field| old.name == new.name || renamed.contains(&&new.name);
+        let is_it = |old: &Field, new: &Field| old.name == new.name || renamed.contains(&new.name);
         let is_whole = old.iter().zip(new).all(|(old, new)| is_it(old, new));
         for (at, field) in new.iter().enumerate() {
             let name = &field.name;
-            if find(old, name).is_some() || renamed.contains(&name) {
+            if old_places.contains_key(name.as_str()) || renamed.contains(name) {
                 continue;
             }
             if is_whole && at >= old.len() {
@@ -334,23 +334,11 @@ impl Of<'_> {
     }
 
     /// What was secret and is not any more, also within the values of fields.
-    fn all_secrets(&mut self) {
-        for old in &self.old.fields {
-            if let Some(new) = self.new.fields.iter().find(|new| new.name == old.name) {
-                self.secrets(old, new);
-            }
-        }
-    }
-
-    fn secrets(&mut self, old: &Field, new: &Field) {
-        let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
-        secrets(&old.name, old.is_secret, &old.ty, &mut before);
-        // A field with another name is compared with the one that it was.
-        secrets(&old.name, new.is_secret, &new.ty, &mut after);
-        for (path, _) in before.into_iter().filter(|(_, is_secret)| *is_secret) {
-            if after.get(&path) == Some(&false) {
-                self.breaks_in_every_version(format!("field `{path}` is not secret any more"));
-            }
+    fn secrets(&mut self) {
+        let mut found = Vec::new();
+        told_fields(&self.old.fields, &self.new.fields, &mut Vec::new(), &mut found);
+        for path in found {
+            self.breaks_in_every_version(format!("field `{path}` is not secret any more"));
         }
     }
 
@@ -359,7 +347,6 @@ impl Of<'_> {
         if new.is_secret && !old.is_secret {
             self.breaks(&format!("field `{name}` is secret now"));
         }
-        self.secrets(old, new);
         if new.ty != old.ty {
             self.breaks(&format!("field `{name}` is `{}`, it was `{}`", new.ty, old.ty));
         }
@@ -370,18 +357,65 @@ impl Of<'_> {
     }
 }
 
-/// Which fields are secret, by their paths through objects, lists and options. All that is within a
-/// secret is secret.
-fn secrets(path: &str, is_secret: bool, ty: &Type, all: &mut BTreeMap<String, bool>) {
-    match ty {
-        Type::Object(fields) => {
-            for field in fields {
-                let path = format!("{path}.{}", field.name);
-                secrets(&path, is_secret || field.is_secret, &field.ty, all);
-            }
+/// The first place of each name.
+fn places(fields: &[Field]) -> BTreeMap<&str, usize> {
+    fields.iter().enumerate().rev().map(|(at, field)| (field.name.as_str(), at)).collect()
+}
+
+/// Finds what was secret in the old fields and is not in the new ones. A field that is gone is
+/// compared with a new one in its place: it may have another name now.
+fn told_fields<'a>(
+    old: &'a [Field],
+    new: &'a [Field],
+    path: &mut Vec<&'a str>,
+    found: &mut Vec<String>,
+) {
+    let (old_places, new_places) = (places(old), places(new));
+    for (at, field) in old.iter().enumerate() {
+        let in_place = || {
+            let other = new.get(at)?;
+            (!old_places.contains_key(other.name.as_str())).then_some(other)
+        };
+        let same = new_places.get(field.name.as_str()).map(|at| &new[*at]);
+        if let Some(other) = same.or_else(in_place) {
+            path.push(&field.name);
+            told(field.is_secret, &field.ty, (other.is_secret, &other.ty), path, found);
+            path.pop();
         }
-        Type::Array(inner, ..) | Type::Option(inner) => secrets(path, is_secret, inner, all),
-        Type::Plain(_) => {}
     }
-    all.insert(path.to_string(), is_secret);
+}
+
+/// As [`told_fields`], of two values. All that is within a secret is secret.
+fn told<'a>(
+    was_secret: bool,
+    old: &'a Type,
+    (is_secret, new): (bool, &'a Type),
+    path: &mut Vec<&'a str>,
+    found: &mut Vec<String>,
+) {
+    if is_secret {
+        return;
+    }
+    match (old, new) {
+        (Type::Array(old, ..) | Type::Option(old), new) => {
+            told(was_secret, old, (false, new), path, found);
+        }
+        (old, Type::Array(new, ..) | Type::Option(new)) => {
+            told(was_secret, old, (false, new), path, found);
+        }
+        (Type::Object(old), Type::Object(new)) if !was_secret => {
+            told_fields(old, new, path, found);
+        }
+        // A secret, or a value with secrets, is something else now.
+        _ if was_secret || has_secrets(old) => found.push(path.join(".")),
+        _ => {}
+    }
+}
+
+fn has_secrets(ty: &Type) -> bool {
+    match ty {
+        Type::Object(fields) => fields.iter().any(|it| it.is_secret || has_secrets(&it.ty)),
+        Type::Array(inner, ..) | Type::Option(inner) => has_secrets(inner),
+        Type::Plain(_) => false,
+    }
 }

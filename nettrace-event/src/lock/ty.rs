@@ -147,7 +147,7 @@ impl core::str::FromStr for Type {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parser = Parser { rest: text.trim() };
-        let ty = parser.ty(0)?;
+        let (ty, _) = parser.ty(0)?;
         if parser.rest.is_empty() { Ok(ty) } else { Err(parser.expected("the end")) }
     }
 }
@@ -192,27 +192,29 @@ impl<'a> Parser<'a> {
         Ok(name)
     }
 
-    fn ty(&mut self, depth: u32) -> Result<Type, String> {
+    /// A type, and how deep it is. `depth` bounds the recursion.
+    fn ty(&mut self, depth: u32) -> Result<(Type, u32), String> {
+        let too_deep = || "types are too deep within each other".to_string();
         if depth > DEEPEST {
-            return Err("types are too deep within each other".to_string());
+            return Err(too_deep());
         }
-        let (mut ty, mut options) = (self.part(depth)?, depth);
+        let (mut ty, mut deep) = self.part(depth)?;
         while self.takes("?") {
-            options += 1;
-            if options > DEEPEST {
-                return Err("types are too deep within each other".to_string());
+            deep += 1;
+            if deep > DEEPEST {
+                return Err(too_deep());
             }
             ty = Type::Option(Box::new(ty));
         }
-        Ok(ty)
+        if deep > DEEPEST { Err(too_deep()) } else { Ok((ty, deep)) }
     }
 
-    fn part(&mut self, depth: u32) -> Result<Type, String> {
+    fn part(&mut self, depth: u32) -> Result<(Type, u32), String> {
         if self.takes("[") {
             return self.array(None, depth);
         }
         if self.takes("{") {
-            let mut fields = Vec::new();
+            let (mut fields, mut deepest) = (Vec::new(), 0);
             while !self.takes("}") {
                 if !fields.is_empty() {
                     self.must(",")?;
@@ -220,27 +222,30 @@ impl<'a> Parser<'a> {
                 let name = self.name()?;
                 self.must(":")?;
                 let is_secret = self.takes("secret ");
-                fields.push(Field::of_object(&name, self.ty(depth + 1)?, is_secret));
+                let (ty, deep) = self.ty(depth + 1)?;
+                deepest = deepest.max(deep);
+                fields.push(Field::of_object(&name, ty, is_secret));
             }
-            return Ok(Type::Object(fields));
+            return Ok((Type::Object(fields), deepest + 1));
         }
         let word = self.word()?;
         if self.takes("[") {
             return self.array(Some(word.to_string()), depth);
         }
-        Ok(match self.takes("text") {
+        let ty = match self.takes("text") {
             true => Type::Plain(alloc::format!("{word} text")),
             false => Type::plain(word),
-        })
+        };
+        Ok((ty, 0))
     }
 
-    fn array(&mut self, stored: Option<String>, depth: u32) -> Result<Type, String> {
-        let element = Box::new(self.ty(depth + 1)?);
+    fn array(&mut self, stored: Option<String>, depth: u32) -> Result<(Type, u32), String> {
+        let (element, deep) = self.ty(depth + 1)?;
         let mut count = None;
         if self.takes(";") {
             count = Some(self.word()?.parse().map_err(|_| self.expected("a number"))?);
         }
         self.must("]")?;
-        Ok(Type::Array(element, stored, count))
+        Ok((Type::Array(Box::new(element), stored, count), deep + 1))
     }
 }

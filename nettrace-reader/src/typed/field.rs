@@ -52,6 +52,9 @@ pub trait ReadField: Sized {
     /// arrays of arrays, so such a value within another is the one field of an object.
     const IS_ARRAY: bool = false;
 
+    /// Whether its values are code units of UTF-16. An array of these is a text for readers.
+    const IS_UNIT: bool = false;
+
     /// The value as this type, if it is one.
     fn read_field(value: Value<'_>) -> Option<Self>;
 
@@ -113,8 +116,10 @@ fn integer(value: &Value<'_>) -> Option<i128> {
 }
 
 macro_rules! integers {
-    ($($ty:ty)+) => {$(
+    ($($ty:ident $is_unit:literal;)+) => {$(
         impl ReadField for $ty {
+            const IS_UNIT: bool = $is_unit;
+
             fn read_field(value: Value<'_>) -> Option<Self> {
                 integer(&value)?.try_into().ok()
             }
@@ -128,7 +133,10 @@ macro_rules! integers {
     )+};
 }
 
-integers! { u8 u16 u32 u64 usize i8 i16 i32 i64 isize }
+integers! {
+    u8 false; u16 true; u32 false; u64 false; usize false;
+    i8 false; i16 false; i32 false; i64 false; isize false;
+}
 
 /// The parts of an integer of 128 bits.
 fn halves<T: ReadField>(value: Value<'_>) -> Option<(u64, T)> {
@@ -209,6 +217,8 @@ macro_rules! parsed {
 parsed! { IpAddr Ipv4Addr Ipv6Addr SocketAddr SocketAddrV4 SocketAddrV6 }
 
 impl ReadField for char {
+    const IS_UNIT: bool = true;
+
     fn read_field(value: Value<'_>) -> Option<Self> {
         match value {
             Value::Text(text) => text.parse().ok(),
@@ -245,11 +255,11 @@ impl ReadField for SystemTime {
 }
 
 /// The elements of an array. That of code units is a text.
-fn elements(value: Value<'_>) -> Option<Vec<Value<'_>>> {
+fn elements<T: ReadField>(value: Value<'_>) -> Option<Vec<Value<'_>>> {
     Some(match value {
         Value::Array(values) => values,
         Value::Bytes(bytes) => bytes.iter().copied().map(Value::U8).collect(),
-        Value::Text(text) => text.encode_utf16().map(Value::Utf16CodeUnit).collect(),
+        Value::Text(text) if T::IS_UNIT => text.encode_utf16().map(Value::Utf16CodeUnit).collect(),
         _ => return None,
     })
 }
@@ -257,9 +267,10 @@ fn elements(value: Value<'_>) -> Option<Vec<Value<'_>>> {
 /// An element. One that is an array is the field `name` of an object.
 fn element<T: ReadField>(value: Value<'_>, name: &str) -> Option<T> {
     match value {
-        Value::Object(mut fields) if T::IS_ARRAY => {
-            let (own, value) = fields.pop().filter(|_| fields.is_empty())?;
-            (own == name).then(|| T::read_field(value))?
+        Value::Object(mut fields)
+            if T::IS_ARRAY && matches!(fields[..], [(own, _)] if own == name) =>
+        {
+            T::read_field(fields.pop()?.1)
         }
         value => T::read_field(value),
     }
@@ -269,7 +280,7 @@ impl<T: ReadField> ReadField for Vec<T> {
     const IS_ARRAY: bool = true;
 
     fn read_field(value: Value<'_>) -> Option<Self> {
-        elements(value)?.into_iter().map(|value| element(value, "items")).collect()
+        elements::<T>(value)?.into_iter().map(|value| element(value, "items")).collect()
     }
 }
 
@@ -291,7 +302,7 @@ impl<T: ReadField> ReadField for Option<T> {
                 return Some(Some(value));
             }
         }
-        let mut values = elements(value.clone()).map(Vec::into_iter);
+        let mut values = elements::<T>(value.clone()).map(Vec::into_iter);
         match values.as_mut().map(|values| (values.next(), values.next())) {
             Some((None, _)) => return Some(None),
             Some((Some(value), None)) => {
@@ -334,7 +345,7 @@ fn entries<K: ReadField, V: ReadField, M: FromIterator<(K, V)>>(value: Value<'_>
         let mut values = Values::of_object(value)?;
         Some((values.take("Key").ok()?, values.take("Value").ok()?))
     };
-    elements(value)?.into_iter().map(entry).collect()
+    elements::<K>(value)?.into_iter().map(entry).collect()
 }
 
 impl<K: ReadField + Ord, V: ReadField> ReadField for BTreeMap<K, V> {

@@ -296,7 +296,7 @@ fn dimension(metadata: &Metadata, by: Option<&str>) -> Option<usize> {
         pairs.find(|(key, _)| key == DIMENSION).map(|(_, field)| field.as_str())
     };
     let place = |name: &str| metadata.fields.iter().position(|field| field.name == name);
-    by.and_then(place).or_else(|| stated().and_then(place))
+    by.or_else(stated).and_then(place)
 }
 
 /// The value of a dimension; `None` if there is nothing to show.

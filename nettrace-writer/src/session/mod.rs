@@ -436,9 +436,15 @@ impl Inner {
             return (stats, Err(Error::Forked));
         }
         if let Some(watch) = self.watch.take() {
-            // Events that nobody has looked at may meet a condition. The sink is memory.
-            let _ = flush(&self.shared);
-            watch.end(self.finish_timeout);
+            let begun = Instant::now();
+            // Events that nobody has looked at may meet a condition.
+            let (done, answer) = channel::bounded(1);
+            let flush = Command::Flush(done);
+            if !self.is_flusher() && self.shared.send_within(flush, self.finish_timeout) {
+                let patience = self.finish_timeout.saturating_sub(begun.elapsed());
+                let _ = answer.recv_timeout(patience);
+            }
+            watch.end(self.finish_timeout.saturating_sub(begun.elapsed()));
         }
         self.slot.hush();
         if self.is_flusher() {

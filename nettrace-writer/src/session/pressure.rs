@@ -26,7 +26,7 @@ pub(super) struct Pressure {
     events: Option<PathBuf>,
     since: Stopwatch,
     waited: Duration,
-    out_of_memory: u64,
+    out_of_memory: Option<u64>,
 }
 
 /// That memory is short, and how one sees it.
@@ -58,34 +58,35 @@ impl Pressure {
     fn of(pressure: PathBuf, events: Option<PathBuf>) -> io::Result<Self> {
         let waited = waited(&fs::read_to_string(&pressure)?)?;
         let mut new =
-            Self { pressure, events, since: Stopwatch::start(), waited, out_of_memory: 0 };
+            Self { pressure, events, since: Stopwatch::start(), waited, out_of_memory: None };
         new.out_of_memory = new.times_out_of_memory();
         Ok(new)
     }
 
     /// What has happened since the last look. `None`: memory is not short, or the files are gone.
     pub(super) fn look(&mut self) -> Option<Short> {
-        let out = self.times_out_of_memory();
-        let more = out.saturating_sub(self.out_of_memory);
-        self.out_of_memory = out;
+        if let Some(out) = self.times_out_of_memory() {
+            let before = self.out_of_memory.replace(out).unwrap_or(out);
+            if out > before {
+                return Some(Short::Out(out - before));
+            }
+        }
         let waited = waited(&fs::read_to_string(&self.pressure).ok()?).ok()?;
         let time = self.since.elapsed();
         let part = waited.saturating_sub(self.waited).as_secs_f64() / time.as_secs_f64().max(1e-3);
         (self.waited, self.since) = (waited, Stopwatch::start());
-        match more {
-            0 if part >= SHORT => Some(Short::Waits((part * 100.0) as u64)),
-            0 => None,
-            more => Some(Short::Out(more)),
-        }
+        (part >= SHORT).then_some(Short::Waits((part * 100.0) as u64))
     }
 
-    fn times_out_of_memory(&self) -> u64 {
-        let text = self.events.as_ref().and_then(|events| fs::read_to_string(events).ok());
-        let counts = text.as_deref().unwrap_or_default().lines().filter_map(|line| {
+    /// `None` if nobody says.
+    fn times_out_of_memory(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.events.as_ref()?).ok()?;
+        let counts = text.lines().filter_map(|line| {
             let (what, count) = line.split_once(' ')?;
-            matches!(what, "oom" | "oom_kill").then(|| count.trim().parse::<u64>().ok())?
+            // What was killed was out of memory before, unless the whole machine was.
+            matches!(what, "oom" | "oom_kill").then(|| count.trim().parse().ok())?
         });
-        counts.sum()
+        counts.max()
     }
 }
 
@@ -120,7 +121,12 @@ mod tests {
         assert!(matches!(memory.look(), Some(Short::Waits(100..))));
         assert_eq!(memory.look(), None);
         write(65_000_000, 2, 1);
-        assert_eq!(memory.look(), Some(Short::Out(2)));
+        assert_eq!(memory.look(), Some(Short::Out(1)));
+        assert_eq!(memory.look(), None);
+        // What cannot be read for once counts as it was.
+        fs::remove_file(&events).unwrap();
+        assert_eq!(memory.look(), None);
+        write(65_000_000, 2, 1);
         assert_eq!(memory.look(), None);
         // The group is gone.
         fs::remove_file(&pressure).unwrap();
