@@ -94,6 +94,9 @@ const fn requests(name: &'static str, what: &'static str) -> Row {
 /// The file of bounds, in the workspace.
 const BOUNDS: &str = "benches/instructions.json";
 
+/// By how many instructions a count may differ from its bound, however small that is.
+const MOST_ONCE: f64 = 0.6;
+
 /// The function for records whose owner executes fences or reads the monotonic clock.
 const UNUSUAL: &str = "record_unusually";
 /// The share of events that may take it.
@@ -143,7 +146,10 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
             );
         }
         if comparable && !is_unusual {
-            verdicts.push((row.name, Verdict::of(each, bound, row.tolerance)));
+            // The two runs differ in what happens once, too: how many corners the lines of the
+            // clock's readings have. That is less than an instruction each time.
+            let once = bound.map_or(0.0, |bound| MOST_ONCE / bound);
+            verdicts.push((row.name, Verdict::of(each, bound, row.tolerance.max(once))));
         }
     }
     let requests = request::count(workspace, &folder)?;
