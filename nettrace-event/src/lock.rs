@@ -1,15 +1,15 @@
 //! The schemas of a package's events, kept in its repository: what dashboards, alerts and queries
 //! depend on.
 //!
-//! `schema_lock!` makes a test that compares the events of the code with the
-//! file `nettrace.schema`, which has one of every derived event and traced function. If they
-//! differ, the test fails and says what the change does to those who read traces:
+//! `schema_lock!` makes a test that compares the events of the code with the file
+//! `nettrace.schema`, which lists every derived event, span and traced function. If they differ,
+//! the test fails and says what the change does to those who read traces:
 //!
 //! | change | verdict |
 //! |---|---|
 //! | an event is added | compatible |
 //! | a field is appended | compatible |
-//! | `version` grows, whatever changes of fields and opcode | compatible |
+//! | `version` grows, and with it fields or the opcode change | compatible |
 //! | level or keywords change | warning: filters select other events |
 //! | the unit or another key-value changes | warning |
 //! | a field is removed or renamed, or gets another type or place | breaking |
