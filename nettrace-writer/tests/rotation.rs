@@ -48,6 +48,8 @@ fn work(values: std::ops::Range<u64>) {
 
 fn session(format: Format, options: RotationOptions) -> SessionBuilder {
     let builder = Session::builder().sink(options.build().unwrap()).provider("Rotation");
+    // A machine that is busy takes its time to write the rest.
+    let builder = builder.finish_timeout(Duration::from_secs(300));
     builder.format(format).flush_interval(Duration::from_millis(5))
 }
 
