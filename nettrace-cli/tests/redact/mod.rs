@@ -309,6 +309,10 @@ fn traces_made_to_hurt_are_refused_at_once() {
         let begun = std::time::Instant::now();
         let (code, said) = redact(&path, &out, &["--fields", "customer"]);
         assert!(matches!(code, 0 | 3), "{said}");
+        for to in ["v6", "v5", "v4", "heph"] {
+            let output = nettrace(&["convert", path.to_str().unwrap(), "-", "--to", to], b"");
+            assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+        }
         assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     }
 }
