@@ -13,7 +13,7 @@ use crate::convert::TableOptions;
 #[cfg(unix)]
 use crate::live::{CollectOptions, CountersOptions, TailOptions, TopOptions, Which};
 use crate::{
-    convert::{RedactOptions, To, ViewOptions},
+    convert::{RedactOptions, To, ViewOptions, destination::OutputFile},
     dump::DumpOptions,
     filter::FilterOptions,
     info::InfoOptions,
@@ -134,13 +134,8 @@ pub(crate) enum Command {
     Merge {
         #[command(flatten)]
         traces: Traces,
-        /// Where to write the result, or - for standard output. A file gets its name when it is
-        /// complete
-        #[arg(short, long, value_hint = ValueHint::FilePath)]
-        output: PathBuf,
-        /// Replace the output file if it exists
-        #[arg(long)]
-        force: bool,
+        #[command(flatten)]
+        to: OutputFile,
     },
     /// Convert a trace to another version of the format, to another format, or for a viewer
     ///
@@ -176,13 +171,8 @@ pub(crate) enum Command {
     Redact {
         #[command(flatten)]
         traces: Traces,
-        /// Where to write the result, or - for standard output. A file gets its name when it is
-        /// complete
-        #[arg(short, long, value_hint = ValueHint::FilePath)]
-        output: PathBuf,
-        /// Replace the output file if it exists
-        #[arg(long)]
-        force: bool,
+        #[command(flatten)]
+        to: OutputFile,
         #[command(flatten)]
         options: RedactOptions,
     },
@@ -284,7 +274,7 @@ impl Command {
     pub(crate) fn meanwhile(&self) -> Meanwhile {
         let is_quiet = match self {
             Self::Convert { out, .. } => out.as_os_str() != "-",
-            Self::Merge { output, .. } | Self::Redact { output, .. } => output.as_os_str() != "-",
+            Self::Merge { to, .. } | Self::Redact { to, .. } => to.output.as_os_str() != "-",
             Self::Report { options, .. } => options.has_file(),
             Self::View { .. } => true,
             _ => false,

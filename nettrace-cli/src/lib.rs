@@ -129,9 +129,7 @@ fn run(args: Args, out: &mut Output) -> Result<(), Failure> {
     match args.command {
         // Each file has its own offsets, and is sound or not.
         Command::Verify { options, .. } => return verify_each(&files, limits, options, out),
-        Command::Merge { output, force, .. } => {
-            return merge::run(files, limits, &output, force, out);
-        }
+        Command::Merge { to, .. } => return merge::run(files, limits, &to, out),
         _ => {}
     }
     let name = files.name().to_owned();
@@ -223,9 +221,9 @@ fn read(
             convert::run(source, limits, task, out)?;
             original.end_converted()
         }
-        Command::Redact { output, force, options, .. } => {
+        Command::Redact { to, options, .. } => {
             let (source, original) = trace.into_nettrace(limits)?;
-            convert::redact(source, limits, (&output, force), &options, out)?;
+            convert::redact(source, limits, &to, &options, out)?;
             original.end_converted()
         }
         Command::Report { options, .. } => {

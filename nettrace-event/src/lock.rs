@@ -41,7 +41,11 @@ pub mod declared;
 mod text;
 mod ty;
 
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::String,
+    vec::Vec,
+};
 
 #[cfg(feature = "schema_lock")]
 pub use self::check::Lock;
@@ -155,6 +159,12 @@ impl Catalogue {
         Self::new(self.events.iter().map(stored).collect())
     }
 
+    /// Provider and name of each event.
+    #[must_use]
+    pub fn names(&self) -> BTreeSet<(&str, &str)> {
+        self.events.iter().map(Event::full_name).collect()
+    }
+
     /// The events that want an id that nobody gave. Who is emitted first gets it.
     fn by_id(&self) -> BTreeMap<(&str, u32), Vec<&Event>> {
         let mut by_id: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -166,6 +176,12 @@ impl Catalogue {
 }
 
 impl Event {
+    /// Its provider and its name.
+    #[must_use]
+    pub fn full_name(&self) -> (&str, &str) {
+        (&self.provider, &self.name)
+    }
+
     fn key_of_id(&self) -> (&str, u32) {
         (&self.provider, self.id)
     }

@@ -12,6 +12,18 @@ use std::{
 
 use crate::failure::Failure;
 
+/// Where a trace is written.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct OutputFile {
+    /// Where to write the result, or - for standard output. A file gets its name when it is
+    /// complete
+    #[arg(short, long, value_hint = clap::ValueHint::FilePath)]
+    pub(crate) output: PathBuf,
+    /// Replace the output file if it exists
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
 /// Takes the bytes of the result, in order.
 #[derive(Debug)]
 pub(crate) struct Destination<'a, W: Write> {

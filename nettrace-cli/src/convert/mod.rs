@@ -45,7 +45,7 @@ pub(crate) use self::tables::TableOptions;
 pub(crate) use self::{redact::RedactOptions, view_options::ViewOptions};
 use crate::{
     convert::{
-        destination::Destination,
+        destination::{Destination, OutputFile},
         omissions::{Kind, Omissions},
         redact::Redaction,
         to_stream::ToStream,
@@ -153,10 +153,7 @@ pub(crate) fn run(
     let mut rewriter = rewriter(format, reader.major_version(), limits.definitions());
     let end = rewrite(&mut reader, &mut *rewriter, |bytes| destination.write(bytes))?;
     let written = destination.finish()?;
-    let (unknown_blocks, unknown_parts) =
-        (reader.totals().unknown_blocks, reader.totals().unknown_parts);
-    let left_out = Omissions { unknown_blocks, unknown_parts, ..rewriter.left_out() };
-    let lost = report(reader.totals(), left_out.lines(), format.title(), written)?;
+    let lost = report_of(&*rewriter, format, reader.totals(), written)?;
     Ok(end?).and(lost)
 }
 
@@ -165,12 +162,12 @@ pub(crate) fn run(
 pub(crate) fn redact(
     source: Source,
     limits: Limits,
-    (out, force): (&Path, bool),
+    to: &OutputFile,
     options: &RedactOptions,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
     let redaction = Redaction::new(options)?;
-    let mut destination = Destination::open(out, force, stdout)?;
+    let mut destination = Destination::open(&to.output, to.force, stdout)?;
     // With the names of fields that the trace does not have.
     let mut reader = limits.options().runtime_events(true).open(source)?;
     let mut rewriter = ToV6::redacted(reader.major_version(), redaction);
@@ -178,10 +175,7 @@ pub(crate) fn redact(
     // A name with a mistake would leave in what somebody wanted to be out.
     rewriter.redaction_result()?;
     let written = destination.finish()?;
-    let (unknown_blocks, unknown_parts) =
-        (reader.totals().unknown_blocks, reader.totals().unknown_parts);
-    let left_out = Omissions { unknown_blocks, unknown_parts, ..rewriter.left_out() };
-    let lost = report(reader.totals(), left_out.lines(), Format::V6.title(), written)?;
+    let lost = report_of(&rewriter, Format::V6, reader.totals(), written)?;
     Ok(end?).and(lost)
 }
 
@@ -276,6 +270,18 @@ pub(crate) fn system_time(time: &WallTime) -> SystemTimeParts {
         second: time.second as u16,
         millisecond: time.millisecond as u16,
     }
+}
+
+/// [`report`]s what a rewriter and its reader have left out.
+fn report_of(
+    rewriter: &dyn Rewriter,
+    format: Format,
+    totals: &Totals,
+    written: u64,
+) -> io::Result<Result<(), Failure>> {
+    let Totals { unknown_blocks, unknown_parts, .. } = *totals;
+    let left_out = Omissions { unknown_blocks, unknown_parts, ..rewriter.left_out() };
+    report(totals, left_out.lines(), format.title(), written)
 }
 
 /// Lists on standard error what was read, written and left out. The inner `Result` says whether

@@ -12,7 +12,10 @@
 //!
 //! [`sequence`]: super::sequence
 
-use std::collections::{HashMap, HashSet, hash_map::Entry};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet, hash_map::Entry},
+};
 
 use nettrace_format::{
     FormatError,
@@ -195,15 +198,14 @@ impl ToV6 {
     fn metadata(&mut self, metadata: &[Metadata], out: &mut Vec<u8>) -> Result<(), FormatError> {
         let mut rows = Vec::new();
         for of in metadata {
-            let undescribed;
-            let of = match &mut self.redaction {
-                None => of,
-                Some(redaction) => {
-                    redaction.define(of);
-                    undescribed = Metadata { fields: Vec::new(), ..of.clone() };
-                    // Readers know the fields of these from a table, as this one does.
-                    if of.is_from_table { &undescribed } else { of }
-                }
+            if let Some(redaction) = &mut self.redaction {
+                redaction.define(of);
+            }
+            // Readers know the fields of these from a table, as this one does.
+            let fields = Vec::new();
+            let of = &match of.is_from_table {
+                true => Cow::Owned(Metadata { fields, ..of.clone() }),
+                false => Cow::Borrowed(of),
             };
             let cut = types::put_description(of, self.is_older, &mut rows)?;
             if cut.has_unknown_fields {

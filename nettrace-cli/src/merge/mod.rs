@@ -22,7 +22,6 @@ mod stream;
 
 use std::{
     io::{self, Read, Write},
-    path::Path,
     sync::{Arc, Mutex},
 };
 
@@ -31,7 +30,7 @@ use self::{
     stream::Stream,
 };
 use crate::{
-    convert::destination::Destination,
+    convert::destination::{Destination, OutputFile},
     failure::Failure,
     files::{Content, End, Ending, Files, Joined, Recording, say_gaps},
     heph,
@@ -129,8 +128,7 @@ impl Read for Merged {
 pub(crate) fn run(
     files: Files,
     limits: Limits,
-    output: &Path,
-    force: bool,
+    to: &OutputFile,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
     let recordings = files.into_recordings()?;
@@ -138,7 +136,7 @@ pub(crate) fn run(
     let (count, of) = (recordings.iter().map(|it| it.files.len()).sum::<usize>(), recordings.len());
     let end = Arc::new(Mutex::new(End::default()));
     let mut merged = start(recordings, limits, &end)?;
-    let mut destination = Destination::open(output, force, stdout)?;
+    let mut destination = Destination::open(&to.output, to.force, stdout)?;
     loop {
         let bytes = merged.go_on()?;
         if bytes.is_empty() {

@@ -161,13 +161,8 @@ fn differ(
     }
     if new.is_trace {
         // That a trace has no event of a type says nothing.
-        let is_named = |event: &nettrace_event::lock::Event| {
-            let is_it = |it: &nettrace_event::lock::Event| {
-                (&it.provider, &it.name) == (&event.provider, &event.name)
-            };
-            new.catalogue.events.iter().any(is_it)
-        };
-        old.catalogue.events.retain(is_named);
+        let names = new.catalogue.names();
+        old.catalogue.events.retain(|event| names.contains(&event.full_name()));
     }
     let changes = changes(&old.catalogue, &new.catalogue);
     let rows: Vec<_> = changes

@@ -80,11 +80,11 @@ pub fn changes(old: &Catalogue, new: &Catalogue) -> Vec<Change> {
     }
     let mut by_name: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for event in &old.events {
-        by_name.entry((&event.provider, &event.name)).or_default().push(event);
+        by_name.entry(event.full_name()).or_default().push(event);
     }
     for event in added {
         // A version beside the others is compared with the last one before it.
-        let versions = by_name.get(&(&event.provider, &event.name)).into_iter().flatten();
+        let versions = by_name.get(&event.full_name()).into_iter().flatten();
         let older = versions.filter(|older| older.version < event.version);
         if let Some(older) = older.max_by_key(|older| older.version) {
             Of { old: older, new: event, changes: &mut changes }.secrets();

@@ -150,10 +150,9 @@ fn is_within(module: &str, other: &str) -> bool {
 
 /// Adds the events of the file of which the code has no version at all.
 fn keep_others(file: &Catalogue, code: &mut Catalogue) {
-    let is_in_code = |event: &&crate::lock::Event| {
-        code.events.iter().any(|it| (&it.provider, &it.name) == (&event.provider, &event.name))
-    };
-    let others: Vec<_> = file.events.iter().filter(|event| !is_in_code(event)).cloned().collect();
+    let names = code.names();
+    let others = file.events.iter().filter(|event| !names.contains(&event.full_name()));
+    let others: Vec<_> = others.cloned().collect();
     let events = core::mem::take(&mut code.events).into_iter().chain(others);
     *code = Catalogue::new(events.collect());
 }

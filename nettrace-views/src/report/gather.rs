@@ -7,8 +7,8 @@ use nettrace_reader::{Error, Event, LastLabels, Metadata, SortedReader, Source, 
 
 use crate::{
     model::{
-        Clock, EndFields, FrameNames, Ids, Part, PerType, Role, SpanCounts, event_name, place,
-        process_id, span_name,
+        Clock, EndFields, FrameNames, Ids, Part, PerType, Plain, Role, SpanCounts, event_name,
+        place, process_id, span_name,
     },
     report::{
         Describe, Options,
@@ -306,17 +306,11 @@ fn value_of(event: &Event<'_>, field: usize) -> Option<String> {
         Value::Array(mut option) if option.len() == 1 => option.pop()?,
         value => value,
     };
-    let text = match value {
-        Value::Text(text) => text.into_owned(),
-        Value::Bool(value) => value.to_string(),
-        Value::U8(value) => value.to_string(),
-        Value::U16(value) => value.to_string(),
-        Value::U32(value) => value.to_string(),
-        Value::U64(value) => value.to_string(),
-        Value::I8(value) => value.to_string(),
-        Value::I16(value) => value.to_string(),
-        Value::I32(value) => value.to_string(),
-        Value::I64(value) => value.to_string(),
+    let text = match Plain::of(&value) {
+        Plain::Text(text) => text.to_owned(),
+        Plain::Bool(value) => value.to_string(),
+        Plain::Unsigned(value) => value.to_string(),
+        Plain::Signed(value) => value.to_string(),
         _ => return None,
     };
     Some(text).filter(|text| !text.trim().is_empty())

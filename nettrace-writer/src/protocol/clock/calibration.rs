@@ -88,7 +88,7 @@ fn per_second(pace: f64, correction: i64) -> u64 {
 pub(super) fn pace(mut read: impl FnMut() -> Reading) -> Option<f64> {
     let mut whole = Line::default();
     let mut paces = Vec::with_capacity(MOST_PARTS);
-    while paces.len() < MOST_PARTS {
+    let all = loop {
         let mut part = Line::default();
         for _ in 0..READINGS {
             let reading = read();
@@ -96,13 +96,16 @@ pub(super) fn pace(mut read: impl FnMut() -> Reading) -> Option<f64> {
             part.push(reading)?;
         }
         paces.push(part.pace()?);
+        if paces.len() == 1 {
+            continue;
+        }
         let all = whole.pace()?;
         let agrees = |pace: &f64| (pace / all - 1.0).abs() < AGREE;
-        if paces.len() > 1 && (paces.iter().all(agrees) || whole.time() >= MOST_TIME) {
-            break;
+        let is_last = paces.len() == MOST_PARTS || whole.time() >= MOST_TIME;
+        if is_last || paces.iter().all(agrees) {
+            break all;
         }
-    }
-    let all = whole.pace()?;
+    };
     paces.sort_by(f64::total_cmp);
     let middle = f64::midpoint(paces[(paces.len() - 1) / 2], paces[paces.len() / 2]);
     Some(if (middle / all - 1.0).abs() > CHANGE { middle } else { all })
