@@ -14,6 +14,7 @@
 //! Each program prints its numbers as one JSON object on its last line. It exits
 //! with 0 on success, 1 on failure, and 2 if its arguments are wrong.
 
+pub mod counts;
 pub mod outcome;
 pub mod output;
 pub mod pace;

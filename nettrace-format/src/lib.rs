@@ -8,6 +8,7 @@
 //!   name, off by default.
 //! * [`Stream`] writes a trace in the [`Format`] that the caller chooses, and [`ThreadIds`] gives
 //!   ids to the threads of such a trace.
+//! * [`recorder`] reads the memory of a session whose process was killed (feature `recorder`).
 //! * [`payload`] encodes the values of an event into payload bytes. `#[derive(TraceEvent)]` calls
 //!   it through [`PayloadEncoder`](nettrace_event::PayloadEncoder).
 //! * [`content`] holds the values that callers pass to the writers, for all versions.
@@ -72,6 +73,8 @@ mod format;
 pub mod heph;
 pub mod payload;
 mod primitive;
+#[cfg(feature = "recorder")]
+pub mod recorder;
 mod stream;
 mod stream_end;
 mod thread_ids;

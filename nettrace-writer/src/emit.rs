@@ -26,10 +26,7 @@ use self::{
 use crate::{
     process::random,
     protocol::clock,
-    shared::{
-        local::{self, ThreadBuffer},
-        sessions,
-    },
+    shared::{buffer::ThreadBuffer, local, sessions},
     sync::{AtomicBool, Ordering, fence},
 };
 

@@ -17,7 +17,7 @@ cfg_if::cfg_if! {
         pub(crate) use std::{
             sync::atomic::{
                 AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-                compiler_fence, fence,
+                fence,
             },
             thread,
         };
@@ -25,6 +25,9 @@ cfg_if::cfg_if! {
         pub(crate) use self::locks::{Condvar, Mutex};
     }
 }
+
+// Not loom's concern: no other thread of the process sees what it orders.
+pub(crate) use std::sync::atomic::compiler_fence;
 
 pub(crate) use self::bell::Bell;
 

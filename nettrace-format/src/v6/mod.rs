@@ -131,6 +131,6 @@ pub use crate::{
         sequence_point::{SequencePointFlags, sequence_point},
         stack::{stack_block, takes_address},
         thread::{remove_thread_block, thread_block, thread_row},
-        trace::{more_key_values, stream_header, trace_block},
+        trace::{more_key_values, put_text, stream_header, trace_block},
     },
 };

@@ -69,6 +69,11 @@ pub fn trace_block(info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Format
     })
 }
 
+/// Appends text as key-values have it: its length, then its bytes in UTF-8.
+pub fn put_text(text: &str, out: &mut Vec<u8>) {
+    primitive::string(text, out);
+}
+
 /// Appends the Trace block of which `body` is the body, with more key-values. For a copy of a trace
 /// that says where it comes from.
 ///

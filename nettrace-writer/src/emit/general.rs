@@ -18,7 +18,8 @@ use crate::{
         record::{MODE_FENCE, MODE_MONOTONIC, Record},
     },
     shared::{
-        local::{self, Attached, ThreadBuffer},
+        buffer::ThreadBuffer,
+        local::{self, Attached},
         sessions,
     },
 };

@@ -7,7 +7,7 @@ use nettrace_event::{AnyEvent, EventType, PAYLOADS_VARY, payload::Encoded};
 use super::see_listener;
 use crate::{
     protocol::{clock, memory::Room, record::Reason, row},
-    shared::local::ThreadBuffer,
+    shared::buffer::ThreadBuffer,
 };
 
 /// [`place`] at the present time of the processor's counter, for a record of the usual mode. Ends

@@ -17,10 +17,7 @@ use crate::{
         record::{Reason, Record},
         row::{self, Escape},
     },
-    shared::{
-        choices::OnFull,
-        local::{self, ThreadBuffer},
-    },
+    shared::{buffer::ThreadBuffer, choices::OnFull, local},
 };
 
 /// Why a row was not written.

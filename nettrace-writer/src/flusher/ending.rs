@@ -71,7 +71,12 @@ impl Flusher {
         self.close_books(complete);
         match (self.trouble().or_else(|| self.untold()), ended) {
             (Some(error), _) => Err(error),
-            (None, ended) => ended.map_err(Error::Sink),
+            (None, Err(error)) => Err(Error::Sink(error)),
+            (None, Ok(())) => {
+                // What it could tell is in the trace.
+                self.session.persistent.iter().for_each(|file| file.remove());
+                Ok(())
+            }
         }
     }
 

@@ -57,6 +57,7 @@ use crate::{
         choices::Ids,
         error::Error,
         local,
+        persistent::Nobody,
         sessions::Slot,
     },
     sink::{Sink, failure::Failure},
@@ -193,7 +194,13 @@ impl Flusher {
         let budget = session.pool.chunks() as usize * session.pool.chunk_size();
         let most_interned = (budget / 16).max(LEAST_INTERNED);
         let mut trace = Trace::new(session.format, schedule.ids, key_values, most_interned);
-        let (unplaced, forgotten) = (trace.thread(None), trace.thread(None));
+        let (mut unplaced, mut forgotten) = (trace.thread(None), trace.thread(None));
+        if let Some(file) = &session.persistent {
+            for (thread, nobody) in [&mut unplaced, &mut forgotten].into_iter().zip(Nobody::ALL) {
+                file.set_index(nobody.slot(), thread.index());
+                thread.slot = Some(nobody.slot());
+            }
+        }
         let timeline = Timeline::new(session.source);
         let mut flusher = Self {
             session,
@@ -246,7 +253,14 @@ impl Flusher {
         let sync = self.timeline.sync_before(oldest);
         let header = self.trace.header(sync)?;
         let end = self.trace.end();
+        let number = self.trace.next_number();
+        if let Some(file) = &self.session.persistent {
+            file.begin_stream(number, &header).map_err(Error::Recorder)?;
+        }
         self.sink.start(&header, end).map_err(Error::Sink)?;
+        if let (Some(file), Some(path)) = (&self.session.persistent, self.sink.file()) {
+            file.set_path(number, path);
+        }
         self.trace.has_begun();
         let bytes = header.len() + end.bytes().len();
         self.session.sink.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -427,6 +441,9 @@ impl Flusher {
             self.session.pool.merge(&mut self.free_chunks);
             self.last_merge = Stopwatch::start();
         }
+        if let Some(file) = &self.session.persistent {
+            file.set_attempted(Nobody::Unplaced, self.session.unplaced());
+        }
         self.tell_application();
         complete
     }
@@ -515,7 +532,11 @@ impl Flusher {
             std::mem::take(&mut roster.new)
         });
         for buffer in new {
-            let trace = self.trace.thread(Some(&buffer.thread));
+            let mut trace = self.trace.thread(Some(&buffer.thread));
+            trace.slot = buffer.record.place.checked_sub(1);
+            if let (Some(file), Some(slot)) = (&self.session.persistent, trace.slot) {
+                file.set_index(slot, trace.index());
+            }
             self.sources.push(Source::new(buffer, trace, self.last_ts));
         }
     }

@@ -27,15 +27,11 @@ use crate::{
         segment::Segment,
         trace::{Trace, TraceThread},
     },
-    process::thread::ThreadRef,
     protocol::clock::Stopwatch,
-    shared::error::Error,
+    shared::{buffer::BufferRef, error::Error, persistent::Nobody},
     sink::failure::{Failure, is_final},
     sync::Ordering,
 };
-
-/// The name of the thread that stands for threads of which readers know nothing.
-pub(super) const FORGOTTEN: &str = "(threads that ended while nothing could be written)";
 
 /// A failure of the sink that may pass.
 #[derive(Debug)]
@@ -51,7 +47,8 @@ pub(super) struct Trouble {
 #[derive(Debug)]
 pub(super) struct Leaving {
     pub(super) trace: TraceThread,
-    pub(super) thread: ThreadRef,
+    /// A recorder file has the thread's counts until the sink has them.
+    pub(super) buffer: BufferRef,
 }
 
 impl Flusher {
@@ -130,6 +127,13 @@ impl Flusher {
     fn settle(&mut self) {
         self.trace.settle();
         self.leaving.retain(|leaving| leaving.trace.is_declared());
+        if let Some(file) = self.session.persistent.as_ref().filter(|_| self.sink.file().is_none())
+        {
+            let sources = self.sources.iter().map(|source| &source.trace);
+            for thread in sources.chain([&self.unplaced, &self.forgotten]) {
+                thread.slot.into_iter().for_each(|slot| file.set_done(slot, thread.shown()));
+            }
+        }
     }
 
     /// Goes back to the end of the blocks that the sink kept of the last batch.
@@ -159,9 +163,19 @@ impl Flusher {
         if leaving.trace.is_declared() || is_told && self.writes() {
             self.leaving.push(leaving);
         } else {
-            self.forgotten.told += leaving.trace.owed();
+            self.forget(leaving);
             self.dirty |= self.forgotten.owes();
         }
+    }
+
+    /// Keeps only what a thread owes that ended.
+    pub(super) fn forget(&mut self, leaving: Leaving) {
+        self.forgotten.told += leaving.trace.owed();
+        if let Some(file) = &self.session.persistent {
+            file.set_attempted(Nobody::Forgotten, self.forgotten.told);
+        }
+        // Only now, so that a recorder file always has the losses.
+        drop(leaving.buffer);
     }
 
     /// Counts a segment as lost.

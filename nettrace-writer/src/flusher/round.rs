@@ -36,18 +36,15 @@ use nettrace_format::{FormatError, LeftOut};
 use crate::{
     flusher::{
         Flusher, output,
-        recovery::{FORGOTTEN, Leaving},
+        recovery::Leaving,
         segment::Segment,
         source::Source,
         trace::{self, Named, Told, Trace, TraceThread},
     },
     protocol::clock::Stopwatch,
-    shared::error::Error,
+    shared::{error::Error, persistent::Nobody},
     sync::{Ordering, thread},
 };
-
-/// The name of the thread that stands for events without a thread.
-const UNPLACED: &str = "(events that no thread could be named for)";
 
 /// For how long after its start a round lets other threads have its processor.
 const GIVES_WAY_FOR: Duration = Duration::from_millis(10);
@@ -277,13 +274,16 @@ impl Flusher {
         self.write_out();
         self.stream = StreamState::Absent;
         for leaving in mem::take(&mut self.leaving) {
-            self.forgotten.told += leaving.trace.owed();
+            self.forget(leaving);
         }
         let sources = self.sources.iter_mut().map(|source| &mut source.trace);
         self.dirty = false;
         for thread in sources.chain([&mut self.unplaced, &mut self.forgotten]) {
             self.trace.restart_thread(thread);
             self.dirty |= thread.owes();
+            if let (Some(file), Some(slot)) = (&self.session.persistent, thread.slot) {
+                file.set_base(slot, self.trace.next_number(), thread.shown());
+            }
         }
         self.since_point = 0;
         self.open_stream(next)
@@ -399,11 +399,11 @@ impl Flusher {
                 (trace, Named::Thread(&buffer.thread))
             }
             Who::Leaving(at) => {
-                let Leaving { trace, thread } = &mut self.leaving[at];
-                (trace, Named::Thread(thread))
+                let Leaving { trace, buffer } = &mut self.leaving[at];
+                (trace, Named::Thread(&buffer.thread))
             }
-            Who::Unplaced => (&mut self.unplaced, Named::Nobody(UNPLACED)),
-            Who::Forgotten => (&mut self.forgotten, Named::Nobody(FORGOTTEN)),
+            Who::Unplaced => (&mut self.unplaced, Named::Nobody(Nobody::Unplaced.name())),
+            Who::Forgotten => (&mut self.forgotten, Named::Nobody(Nobody::Forgotten.name())),
         };
         self.trace.declare(thread, named, &mut self.out)?;
         if self.trace.removes_threads_at_points() {
@@ -450,10 +450,10 @@ impl Flusher {
         session.with_roster(|roster| {
             for Source { buffer, trace, .. } in ended {
                 roster.retire(&buffer);
-                gone.insert(Arc::as_ptr(&buffer));
-                self.part_from(Leaving { trace, thread: buffer.thread.clone() });
+                gone.insert(buffer.as_ptr());
+                self.part_from(Leaving { trace, buffer });
             }
-            roster.live.retain(|live| !gone.contains(&Arc::as_ptr(live)));
+            roster.live.retain(|live| !gone.contains(&live.as_ptr()));
         });
         session.buffers_gone(gone.len());
     }

@@ -1,6 +1,6 @@
 //! One thread of a session as the flusher sees it, and how the flusher collects what it recorded.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use crate::{
     flusher::{round_barrier::Reach, segment::Segment, timeline::Timeline, trace::TraceThread},
@@ -9,14 +9,14 @@ use crate::{
         pool::Pool,
         record::{Asked, Mark, Sealed, Waiting},
     },
-    shared::{Shared, local::ThreadBuffer},
+    shared::{Shared, buffer::BufferRef},
     sync::thread,
 };
 
 /// One thread of the session.
 #[derive(Debug)]
 pub(super) struct Source {
-    pub(super) buffer: Arc<ThreadBuffer>,
+    pub(super) buffer: BufferRef,
     pub(super) trace: TraceThread,
     /// The rows in hand, the oldest first.
     pub(super) segments: VecDeque<Segment>,
@@ -51,7 +51,7 @@ pub(super) enum Collected {
 
 impl Source {
     /// A thread that joined after the round whose `T` is `since`.
-    pub(super) fn new(buffer: Arc<ThreadBuffer>, trace: TraceThread, since: u64) -> Self {
+    pub(super) fn new(buffer: BufferRef, trace: TraceThread, since: u64) -> Self {
         Self {
             buffer,
             trace,

@@ -49,6 +49,8 @@ pub(super) struct TraceThread {
     pub(super) told: u64,
     said: Said,
     labels: InForce,
+    /// If it is in a recorder file: the number of its slot.
+    pub(super) slot: Option<u32>,
 }
 
 /// The labels in force at a thread's next row.
@@ -80,6 +82,16 @@ impl TraceThread {
 
     pub(super) fn is_declared(&self) -> bool {
         self.said.declared
+    }
+
+    /// The number with which rows name this thread if it recorded them.
+    pub(super) fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// The last number that the streams show.
+    pub(super) fn shown(&self) -> u64 {
+        self.said.shown
     }
 
     /// How many events are missing that no stream shows as a gap yet.
@@ -201,6 +213,11 @@ impl Trace {
         Ok(out)
     }
 
+    /// The number of the stream that begins next.
+    pub(super) fn next_number(&self) -> u64 {
+        self.number
+    }
+
     /// Notes that the sink has begun the stream of the last [`header`](Self::header).
     pub(super) fn has_begun(&mut self) {
         self.number += 1;
@@ -246,6 +263,7 @@ impl Trace {
             told: 0,
             said: Said::default(),
             labels: InForce::default(),
+            slot: None,
         }
     }
 

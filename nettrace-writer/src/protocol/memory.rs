@@ -35,6 +35,14 @@ use crate::{
     sync::{AtomicUsize, Ordering},
 };
 
+#[cfg(all(
+    feature = "persistent",
+    target_os = "linux",
+    target_pointer_width = "64",
+    not(nettrace_loom)
+))]
+pub(crate) mod mapping;
+
 const PAGE: usize = 4096;
 
 /// One allocation of zeroed bytes. It comes straight from the kernel where there is `mmap`: then it
@@ -155,6 +163,8 @@ pub(crate) struct Table<T> {
     start: NonNull<T>,
     /// 0 once the items are freed.
     len: AtomicUsize,
+    /// If the items are in a mapping, which takes no part in allocations: its length.
+    mapped: usize,
 }
 
 // SAFETY: a table is a boxed slice.
@@ -200,7 +210,7 @@ impl Table<ChunkHeader> {
 impl<T> Table<T> {
     fn new(items: Box<[T]>) -> Self {
         let len = AtomicUsize::new(items.len());
-        Self { start: NonNull::from(Box::leak(items)).cast(), len }
+        Self { start: NonNull::from(Box::leak(items)).cast(), len, mapped: 0 }
     }
 
     pub(crate) fn at(&self, index: usize) -> &T {
@@ -215,7 +225,11 @@ impl<T> Table<T> {
     /// Frees the items. Nobody may use them afterwards (M5).
     pub(crate) fn free(&self) {
         let len = self.len.swap(0, Ordering::Relaxed);
-        if len > 0 {
+        if len > 0 && self.mapped > 0 {
+            // SAFETY: whoever made the table gave it a mapping of this length, and no other call has
+            // found the number of the items. These are atomics, which need no drop.
+            unsafe { system::release(self.start.cast(), self.mapped) };
+        } else if len > 0 {
             let items = NonNull::slice_from_raw_parts(self.start, len);
             // SAFETY: `new` leaked the box of this length, and no other call has found the length.
             drop(unsafe { Box::from_raw(items.as_ptr()) });

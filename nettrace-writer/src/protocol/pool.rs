@@ -34,27 +34,38 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// What is known of a chunk besides its bytes. The thread that holds the chunk writes it by relaxed
 /// stores; the hand-over (seal or seize) publishes it.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct ChunkHeader {
-    /// The next chunk of the list that the chunk is in.
-    pub(crate) next: AtomicU32,
+    /// Who holds the chunk, for those who read the memory of a killed process: see
+    /// [`Record::install`](crate::protocol::record::Record). 0: nobody.
+    pub(crate) holder: AtomicU64,
     /// The timestamp that the first row's delta counts from.
     pub(crate) base_ts: AtomicU64,
-    /// The epoch in which the chunk was begun, and its offset: see [`Floor`](crate::protocol::record::Floor).
-    pub(crate) epoch: AtomicU32,
+    /// The offset of the epoch in which the chunk was begun: see
+    /// [`Floor`](crate::protocol::record::Floor).
     pub(crate) offset: AtomicU64,
     /// The number of the first row.
     pub(crate) first_number: AtomicU64,
     /// How many numbers between the first row and the end have no row.
     pub(crate) skipped: AtomicU64,
+    /// Set when sealed: timestamp of the last row.
+    pub(crate) last_ts: AtomicU64,
+    /// Set when sealed: the last number given out so far.
+    pub(crate) end_number: AtomicU64,
+    /// The serial of the holder's last chunk before this one that is not empty (high half), and how
+    /// many bytes of it are used.
+    pub(crate) before: AtomicU64,
+    /// The next chunk of the list that the chunk is in.
+    pub(crate) next: AtomicU32,
+    /// The epoch.
+    pub(crate) epoch: AtomicU32,
     /// Set when sealed: the start of the escapes of the last row with escapes, plus 1. 0: all rows
     /// are plain.
     pub(crate) escapes: AtomicU32,
     /// Set when sealed: bytes used.
     pub(crate) len: AtomicU32,
-    /// Set when sealed: timestamp of the last row.
-    pub(crate) last_ts: AtomicU64,
-    /// Set when sealed: the last number given out so far.
-    pub(crate) end_number: AtomicU64,
+    /// How many chunks the holder has had, this one included.
+    pub(crate) serial: AtomicU32,
 }
 
 /// A stack of free chunks of one size, whose numbers go from `start` to `end`.
@@ -102,20 +113,44 @@ pub(crate) struct Layout {
     pub(crate) jumbos: u32,
 }
 
+impl Layout {
+    /// How many chunks have headers.
+    pub(crate) fn headers(&self) -> usize {
+        (self.chunks * self.parts + self.jumbos) as usize
+    }
+
+    /// How many bytes all chunks take.
+    pub(crate) fn memory(&self) -> usize {
+        self.chunk_size * self.chunks as usize + self.jumbo_size * self.jumbos as usize
+    }
+
+    /// The size of a small chunk: a multiple of a cache line.
+    pub(crate) fn small_size(&self) -> usize {
+        match self.parts {
+            1 => self.chunk_size,
+            parts => (self.chunk_size / parts as usize) & !63,
+        }
+    }
+}
+
 impl Pool {
     /// Returns `None` if there is not enough memory.
     pub(crate) fn new(layout: Layout) -> Option<Self> {
+        let (headers, memory) = (Table::headers(layout.headers())?, Memory::new(layout.memory())?);
+        Some(Self::of(layout, headers, memory))
+    }
+
+    /// A pool of this memory.
+    pub(crate) fn of(layout: Layout, headers: Table<ChunkHeader>, memory: Memory) -> Self {
         let Layout { chunk_size, chunks, parts, jumbo_size, jumbos } = layout;
-        let memory = Memory::new(chunk_size * chunks as usize + jumbo_size * jumbos as usize)?;
         // Chunks are numbered in this order: small ones, large ones, jumbo ones.
         let (small, large) = (if parts > 1 { chunks * parts } else { 0 }, chunks);
         let total = small + large + jumbos;
-        Some(Self {
-            headers: Table::headers((chunks * parts + jumbos) as usize)?,
+        Self {
+            headers,
             memory,
             chunk_size,
-            // A multiple of a cache line.
-            small_size: if parts > 1 { (chunk_size / parts as usize) & !63 } else { chunk_size },
+            small_size: layout.small_size(),
             jumbo_size,
             parts,
             // Small chunks come only from splitting large ones.
@@ -124,7 +159,7 @@ impl Pool {
             jumbo: Class::new(small + large, total),
             split: AtomicU32::new(0),
             crowded: AtomicBool::new(false),
-        })
+        }
     }
 
     pub(crate) fn header(&self, chunk: u32) -> &ChunkHeader {
@@ -214,6 +249,8 @@ impl Pool {
 
     /// Gives a chunk back, which nobody else may hold.
     pub(crate) fn give(&self, chunk: u32) {
+        #[cfg(not(nettrace_loom))]
+        self.header(chunk).holder.store(0, Ordering::Relaxed);
         let class = if self.is_jumbo(chunk) {
             &self.jumbo
         } else if self.is_small(chunk) {

@@ -112,6 +112,28 @@
 //! The models in `loom_tests` check these statements under every interleaving. They fail if the
 //! barrier or the wait is taken out.
 //!
+//! # What a killed process leaves
+//!
+//! Records and chunks can be in a [recorder file](crate::shared::persistent), which outlives the
+//! process. A thread that is killed has executed its stores up to some instruction, on every
+//! architecture. The compiler keeps their order at a `compiler_fence`, as for a signal handler. So
+//! whoever reads the file finds the state between two stores, in which the following hold:
+//!
+//! - *Rows before `pos` are whole*, and the row of each event that has ended is before `pos`.
+//! - *A chunk has a holder as long as its rows count.* The owner names itself when the chunk's
+//!   header is complete, and before `pos` is in the chunk. [`Pool::give`] clears the name.
+//! - *A chunk ends at `pos` if it is the owner's last (`start`).* Otherwise its end is in `before`
+//!   of the record, or of the next chunk that is not empty. The flusher gives the chunks of an owner
+//!   that are not empty back in their order, so that chunk is held as long as this one. (`len` would
+//!   not do: the flusher stores it after it has seized a chunk, and the owner can install the next
+//!   one before that.)
+//! - *The first row of each chunk tells the labels in force*, unless the thread never had any. The
+//!   chunk that told them before may have been given back.
+//!
+//! The tests in `tests/persistent` stop a thread after each of its instructions, and read the file.
+//!
+//! [`Pool::give`]: crate::protocol::pool::Pool::give
+//!
 //! # Why it is correct on AArch64
 //!
 //! x86-64 makes stores visible in program order and executes loads in program order. AArch64 does
@@ -152,6 +174,8 @@ pub(crate) use self::{
     owner::Reason,
 };
 
+use std::mem::offset_of;
+
 use crate::{
     protocol::{pool::NONE, row},
     sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize},
@@ -169,6 +193,9 @@ pub(crate) const ATTENTION: usize = 1;
 
 /// The position before there is a chunk: above what is no address in `limit`, as every position.
 const NOWHERE: *mut u8 = std::ptr::without_provenance_mut(64);
+
+/// A version that labels never have: the next row tells of them again.
+const LABELS_AGAIN: u64 = u64::MAX;
 
 /// The value of `limit` for a chunk: a row with so many bytes of payload fits if it begins so many
 /// bytes before that address. Its header takes at most [`HEAD_ROOM`](row::HEAD_ROOM) bytes.
@@ -272,8 +299,15 @@ pub(crate) struct Record {
     /// The start of the escapes of the last row with escapes in the current chunk, plus 1. 0: all
     /// its rows are plain.
     escapes: AtomicU32,
+    /// If the record is in a recorder file: the number of its slot, plus 1. Constant.
+    pub(crate) place: u32,
     /// The version of the thread's labels that was written last.
     labels: AtomicU64,
+    /// In a recorder file, the last chunk before the current one that is not empty: as
+    /// [`ChunkHeader::before`](crate::protocol::pool::ChunkHeader::before).
+    before: AtomicU64,
+    /// In a recorder file: how many chunks the record has had.
+    serial: AtomicU32,
     no_room: AtomicU64,
     too_large: AtomicU64,
     panicked: AtomicU64,
@@ -289,6 +323,17 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Where `pos`, `own`, `nested`, `start` and `before` are.
+    #[cfg(not(nettrace_loom))]
+    #[cfg_attr(not(feature = "persistent"), allow(dead_code, reason = "for recorder files"))]
+    pub(crate) const PLACES: [usize; 5] = [
+        offset_of!(Self, pos),
+        offset_of!(Self, own),
+        offset_of!(Self, nested),
+        offset_of!(Self, start),
+        offset_of!(Self, before),
+    ];
+
     /// A record in the session whose bit in the words of event types is `word`.
     pub(crate) fn of(word: u32, mode: u32) -> Self {
         Self { word, ..Self::new(mode) }
@@ -313,7 +358,10 @@ impl Record {
             large: AtomicBool::new(false),
             epoch: AtomicU32::new(0),
             escapes: AtomicU32::new(0),
+            place: 0,
             labels: AtomicU64::new(0),
+            before: AtomicU64::new(0),
+            serial: AtomicU32::new(0),
             no_room: AtomicU64::new(0),
             too_large: AtomicU64::new(0),
             panicked: AtomicU64::new(0),

@@ -64,6 +64,7 @@ pub struct SessionBuilder {
     /// What a flight recorder keeps.
     pub(crate) ring: Option<Arc<Ring>>,
     pub(crate) triggers: Option<Triggers>,
+    pub(crate) recorder_file: Option<PathBuf>,
 }
 
 /// Where the trace goes.
@@ -136,6 +137,7 @@ impl SessionBuilder {
             on_sink_change: None,
             ring: None,
             triggers: None,
+            recorder_file: None,
         }
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 mod conditions;
 pub(crate) mod health;
+mod persistent;
 mod pressure;
 mod providers;
 mod recorder;
@@ -18,7 +19,7 @@ use std::{
 use crate::{
     emit,
     flusher::{Flusher, OwnThread, Report, Schedule, notice::Notices},
-    protocol::{clock::Source, pool::Pool},
+    protocol::clock::Source,
     session::{builder::SessionBuilder, recorder::Recorder, triggers::Watch},
     shared::{
         Command, Shared,
@@ -136,7 +137,8 @@ impl Session {
         if builder.triggers.is_some() && builder.ring.is_none() {
             return Err(Error::NoRecorder);
         }
-        if builder.ring.is_some() && builder.format != crate::Format::V6 {
+        let is_recorder = builder.ring.is_some() || builder.recorder_file.is_some();
+        if is_recorder && builder.format != crate::Format::V6 {
             return Err(Error::RecorderFormat);
         }
         if let Some(ring) = &builder.ring {
@@ -155,10 +157,11 @@ impl Session {
         }
         let slot = Arc::new(Slot::take(emit::attach)?);
         let (commands, inbox) = channel::bounded(64);
+        let memory = builder.memory(layout)?;
         let shared = Arc::new(Shared::new(
             slot.number(),
             builder.format,
-            Pool::new(layout).ok_or(Error::BudgetTooLarge { given: builder.budget })?,
+            memory,
             source,
             builder.on_full,
             builder.providers,

@@ -107,9 +107,14 @@ pub enum Error {
     /// The session keeps no events in memory, so it has nothing to dump.
     #[error("the session is no flight recorder: call `flight_recorder` on its builder")]
     NoRecorder,
-    /// A flight recorder has another format than version 6.
-    #[error("a flight recorder keeps events in version 6 alone; leave the format as it is")]
+    /// A flight recorder, or a session with a
+    /// [recorder file](crate::SessionBuilder::persistent), has another format than version 6.
+    #[error("a recorder keeps events in version 6 alone; leave the format as it is")]
     RecorderFormat,
+    /// The [recorder file](crate::SessionBuilder::persistent) cannot be made: its folder does not
+    /// exist or has no room for the budget, or another process writes a file of that name.
+    #[error("{0}")]
+    Recorder(io::Error),
     /// This machine has no such clock, or none whose pace can be measured.
     #[error("this machine has no processor counter of a steady pace; use `Clock::Auto`")]
     NoClock,

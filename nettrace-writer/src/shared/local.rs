@@ -13,8 +13,8 @@
 //!
 //! Invariants:
 //!
-//! - L1: a slot is null or holds one strong reference of an `Arc<ThreadBuffer>` (by
-//!   `Arc::into_raw`). Only its own thread reads or writes it. The thread gives the reference back
+//! - L1: a slot is null or holds one strong reference of an `BufferRef` (by
+//!   `into_raw`). Only its own thread reads or writes it. The thread gives the reference back
 //!   only in [`detach`], which delays that, and when it ends.
 //! - L2: [`CURRENT`] points to [`NOBODY`] or to a buffer that is in a slot, except within [`take`].
 //!   There the buffer is in the hands of `take`, which clears `CURRENT` before it passes the buffer
@@ -38,19 +38,11 @@ use crate::{
     protocol::{clock, record::Record},
     shared::{
         NoBuffer, Shared,
+        buffer::{BufferRef, ThreadBuffer},
         sessions::{self, handler_events},
     },
     sync::{Ordering, compiler_fence, thread},
 };
-
-/// What one thread has of one session.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct ThreadBuffer {
-    pub(crate) record: Record,
-    pub(crate) session: Arc<Shared>,
-    pub(crate) thread: ThreadRef,
-}
 
 /// The result of [`attach`].
 pub(crate) enum Attached {
@@ -65,7 +57,7 @@ pub(crate) enum Attached {
 }
 
 /// A buffer for one event. Dropping this hands it over.
-pub(crate) struct OneEvent(Arc<ThreadBuffer>);
+pub(crate) struct OneEvent(BufferRef);
 
 impl OneEvent {
     pub(crate) fn buffer(&self) -> &ThreadBuffer {
@@ -260,14 +252,14 @@ pub(crate) fn attach_after_wait(session: &Arc<Shared>) -> Attached {
 }
 
 /// Puts a buffer that is on the session's roster into its empty slot.
-fn keep(slot: u32, buffer: Arc<ThreadBuffer>) -> Attached {
+fn keep(slot: u32, buffer: BufferRef) -> Attached {
     // The flusher sees all threads on the roster after it has read its `T`. So this thread must not
     // read the clock before it is on the roster, not even speculatively. (On AArch64 `isb` alone
     // does not wait for a load. Here it does, because of the lock's branch on the value that it
     // loaded.)
     clock::ordered();
     if EXIT.try_with(|_| ()).is_ok() {
-        BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].set(Arc::into_raw(buffer)));
+        BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].set(buffer.into_raw()));
         Attached::ForGood
     } else {
         Attached::Once(OneEvent(buffer))
@@ -286,14 +278,14 @@ pub(crate) fn detach(slot: u32, over: &ThreadBuffer) {
         }
         let Some(buffer) = take(slot) else { return };
         let stale = STALE.with(|stale| {
-            let second = stale[0].replace(Arc::into_raw(buffer));
+            let second = stale[0].replace(buffer.into_raw());
             stale[1].replace(second)
         });
         drop(reclaim(stale));
     });
 }
 
-fn take(slot: u32) -> Option<Arc<ThreadBuffer>> {
+fn take(slot: u32) -> Option<BufferRef> {
     let pointer = BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].replace(ptr::null()));
     // In this order, because a signal handler that emits in between would make the buffer in the
     // slot the current one again.
@@ -306,9 +298,9 @@ fn take(slot: u32) -> Option<Arc<ThreadBuffer>> {
 }
 
 /// Takes over a reference that the caller has just removed from a slot or from the stale buffers.
-fn reclaim(pointer: *const ThreadBuffer) -> Option<Arc<ThreadBuffer>> {
+fn reclaim(pointer: *const ThreadBuffer) -> Option<BufferRef> {
     // SAFETY: L1: every caller has just taken the pointer out of its place.
-    (!pointer.is_null()).then(|| unsafe { Arc::from_raw(pointer) })
+    unsafe { BufferRef::from_raw(pointer) }
 }
 
 impl Drop for ExitGuard {

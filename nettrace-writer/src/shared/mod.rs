@@ -1,11 +1,13 @@
 //! What the threads that record, a session's flusher and its handle share: the table of sessions,
 //! the state and the counts of each, the buffers of a thread.
 
+pub(crate) mod buffer;
 pub(crate) mod channel;
 pub(crate) mod choices;
 pub(crate) mod error;
 pub(crate) mod filter;
 pub(crate) mod local;
+pub(crate) mod persistent;
 pub(crate) mod sampled_out;
 pub(crate) mod sessions;
 mod state;

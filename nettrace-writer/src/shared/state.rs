@@ -15,11 +15,13 @@ use crate::{
         record::{Drops, Floor, MODE_FENCE, MODE_MONOTONIC, Record},
     },
     shared::{
+        buffer::{BufferRef, ThreadBuffer},
         channel::{Refused, Sender},
         choices::OnFull,
         error::Error,
         filter::ProviderFilter,
-        local::{self, ThreadBuffer},
+        local,
+        persistent::{Nobody, Persistent},
         sampled_out::Counts,
         sessions::{self, Met},
         stats::{SampledOut, SinkError, Stats},
@@ -67,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) idle: Idle,
     pub(crate) roster: Mutex<Roster>,
     pub(crate) sink: SinkCounters,
+    /// The file that the memory is in, if it outlives the process.
+    pub(crate) persistent: Option<Arc<Persistent>>,
     /// The session takes no more events.
     pub(crate) closed: AtomicBool,
     /// A round was asked for and has not begun yet.
@@ -94,9 +98,9 @@ pub(crate) enum NoBuffer {
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     /// The buffers of all threads that may still emit.
-    pub(crate) live: Vec<Arc<ThreadBuffer>>,
+    pub(crate) live: Vec<BufferRef>,
     /// Those of `live` that the flusher has not seen yet.
-    pub(crate) new: Vec<Arc<ThreadBuffer>>,
+    pub(crate) new: Vec<BufferRef>,
     /// The counts of the threads that have gone: attempted events, and drops.
     gone: (u64, Drops),
     /// What sampling has left out on threads that have gone.
@@ -163,12 +167,16 @@ impl Shared {
     pub(crate) fn new(
         slot: u32,
         format: Format,
-        pool: Pool,
+        (pool, persistent): (Pool, Option<Arc<Persistent>>),
         source: Source,
         on_full: OnFull,
         filters: Option<Vec<ProviderFilter>>,
         commands: Sender<Command>,
     ) -> Self {
+        let met = sessions::heard(slot);
+        for Met { ty, schema } in met.iter().filter(|_| persistent.is_some()) {
+            persistent.iter().for_each(|file| file.meet(ty.index(), schema));
+        }
         Self {
             slot,
             format,
@@ -178,11 +186,12 @@ impl Shared {
             barrier: Barrier::detect(),
             on_full,
             filters: Mutex::new(filters),
-            met: Mutex::new(sessions::heard(slot)),
+            met: Mutex::new(met),
             commands,
             idle: Idle::new(),
             roster: Mutex::new(Roster::default()),
             sink: SinkCounters::default(),
+            persistent,
             closed: AtomicBool::new(false),
             wake_asked: AtomicBool::new(false),
             ended: AtomicU32::new(0),
@@ -235,7 +244,11 @@ impl Shared {
     /// acquire of what that thread released. So this call happened before the flusher looks, and
     /// the lock shows it the type.
     pub(crate) fn meet(&self, met: Met) {
-        self.met.lock().push(met);
+        let mut all = self.met.lock();
+        if let Some(file) = &self.persistent {
+            file.meet(met.ty.index(), met.schema);
+        }
+        all.push(met);
     }
 
     /// Calls `f` with those types that were met after the first `known` ones, and returns how many
@@ -276,7 +289,7 @@ impl Shared {
         self: &Arc<Self>,
         thread: &ThreadRef,
         can_wait: bool,
-    ) -> Result<Arc<ThreadBuffer>, NoBuffer> {
+    ) -> Result<BufferRef, NoBuffer> {
         // The flusher takes this lock after it has closed the session. So it sees this buffer and
         // these counts, or this call sees the session closed.
         let mut roster = self.roster.lock();
@@ -289,6 +302,9 @@ impl Shared {
                 return Err(NoBuffer::Wait);
             }
             roster.without_buffer += 1;
+            if let Some(file) = &self.persistent {
+                file.set_attempted(Nobody::Unplaced, self.unplaced_in(&roster));
+            }
             return Err(NoBuffer::Dropped);
         }
         Ok(self.enlist(&mut roster, self.record(), thread))
@@ -298,7 +314,7 @@ impl Shared {
     pub(crate) fn attach_after_wait(
         self: &Arc<Self>,
         thread: &ThreadRef,
-    ) -> Result<Arc<ThreadBuffer>, NoBuffer> {
+    ) -> Result<BufferRef, NoBuffer> {
         let mut roster = self.roster.lock();
         if self.closed.load(Ordering::Relaxed) {
             return Err(NoBuffer::Closed);
@@ -333,11 +349,10 @@ impl Shared {
         roster: &mut Roster,
         record: Record,
         thread: &ThreadRef,
-    ) -> Arc<ThreadBuffer> {
-        let (session, thread) = (Arc::clone(self), thread.clone());
-        let buffer = Arc::new(ThreadBuffer { record, session, thread });
-        roster.live.push(Arc::clone(&buffer));
-        roster.new.push(Arc::clone(&buffer));
+    ) -> BufferRef {
+        let buffer = BufferRef::new(self, record, thread);
+        roster.live.push(buffer.clone());
+        roster.new.push(buffer.clone());
         roster.threads += 1;
         // Here, because the flusher may get no processor while threads come.
         self.pool.set_threads(roster.live.len());
@@ -587,8 +602,8 @@ impl Roster {
 
     /// Takes the present counts of a thread that is in the middle of an event as its final ones.
     /// Returns its last number.
-    pub(crate) fn leave(&mut self, buffer: &Arc<ThreadBuffer>) -> u64 {
-        self.live.retain(|live| !Arc::ptr_eq(live, buffer));
+    pub(crate) fn leave(&mut self, buffer: &BufferRef) -> u64 {
+        self.live.retain(|live| live.as_ptr() != buffer.as_ptr());
         self.retire(buffer)
     }
 }

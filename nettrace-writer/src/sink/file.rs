@@ -380,6 +380,11 @@ impl FileSink {
 }
 
 impl Sink for FileSink {
+    fn file(&self) -> Option<&Path> {
+        let is_regular = matches!(self.state, State::Regular(_) | State::Padded(_));
+        is_regular.then_some(&*self.options.path)
+    }
+
     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
         if self.is_truncated {
             let begun = match &mut self.state {

@@ -34,7 +34,7 @@ pub(crate) mod ring;
 mod rotate;
 mod stream;
 
-use std::io;
+use std::{io, path::Path};
 
 #[cfg(feature = "heph")]
 pub use datagram::{DatagramCounter, DatagramCounts, DatagramSink};
@@ -87,7 +87,7 @@ impl<'a> Batch<'a> {
 /// The operator `?` converts an [`io::Error`] into a `WriteError` with 0 bytes [kept](Self::kept).
 ///
 /// ```
-/// use std::io;
+/// use std::{io, path::Path};
 ///
 /// use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
 ///
@@ -418,6 +418,12 @@ pub trait Sink: Send {
     /// write. If it has nothing to write, it begins no new stream.
     fn wants_restart(&mut self) -> bool {
         false
+    }
+
+    /// The file of the open stream, if the sink writes one. After a kill `nettrace recover` finds
+    /// there what a [recorder file](crate::SessionBuilder::persistent) need not repeat.
+    fn file(&self) -> Option<&Path> {
+        None
     }
 
     /// Whether the sink holds back blocks that it has taken, and writes them later. The default is

@@ -395,6 +395,10 @@ impl RotatingFiles {
 }
 
 impl Sink for RotatingFiles {
+    fn file(&self) -> Option<&Path> {
+        self.current.as_ref().and_then(|current| current.sink.file())
+    }
+
     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
         self.finish()?;
         let length = (header.len() + end.bytes().len()) as u64;

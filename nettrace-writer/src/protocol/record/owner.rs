@@ -17,10 +17,10 @@ use nettrace_event::EventType;
 use crate::{
     protocol::{
         barrier,
-        pool::{NONE, Pool},
-        record::{ATTENTION, Floor, MODE_FENCE, Record, SEIZED, limit_of},
+        pool::{ChunkHeader, NONE, Pool},
+        record::{ATTENTION, Floor, LABELS_AGAIN, MODE_FENCE, Record, SEIZED, limit_of},
     },
-    sync::{LoadOwn as _, Ordering, fence},
+    sync::{LoadOwn as _, Ordering, compiler_fence, fence},
 };
 
 impl Record {
@@ -112,11 +112,18 @@ impl Record {
     /// Adds the row that ends at `pos`.
     #[inline]
     pub(crate) fn add(&self, pos: *mut u8, ts: u64) {
-        self.pos.store(pos, Ordering::Relaxed);
+        self.move_to(pos);
         self.ts.store(ts, Ordering::Relaxed);
         // Release pairs with the acquires in `Waiting::is_over` and `Record::mark` and with that in
         // `ask`: they see the row.
         self.own.store(self.own.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Whoever reads the memory of a killed process takes what is before `pos` as whole.
+    #[inline(always)]
+    fn move_to(&self, pos: *mut u8) {
+        compiler_fence(Ordering::Release);
+        self.pos.store(pos, Ordering::Relaxed);
     }
 
     /// Ends the event.
@@ -243,7 +250,7 @@ impl Record {
     #[inline(always)]
     pub(crate) fn add_labels(&self, end: *mut u8, version: u64) {
         self.mark_escapes();
-        self.pos.store(end, Ordering::Relaxed);
+        self.move_to(end);
         self.set_labels(version);
     }
 
@@ -368,8 +375,10 @@ impl Record {
         header.skipped.store(0, Ordering::Relaxed);
         self.escapes.store(0, Ordering::Relaxed);
         self.gap.store(0, Ordering::Relaxed);
+        self.hold(header, chunk);
+        self.move_to(start);
+        compiler_fence(Ordering::Release);
         self.start.store(start, Ordering::Relaxed);
-        self.pos.store(start, Ordering::Relaxed);
         self.ts.store(ts, Ordering::Relaxed);
         self.last.store(0, Ordering::Relaxed);
         self.limit.store(limit_of(start, size), Ordering::Relaxed);
@@ -378,6 +387,31 @@ impl Record {
         self.chunk.store(chunk, Ordering::Release);
         ts
     }
+
+    /// Names the record as the holder of its next chunk, if it is in a recorder file. `pos` and
+    /// `start` are still those of the chunk before.
+    #[cfg(not(nettrace_loom))]
+    fn hold(&self, header: &ChunkHeader, chunk: u32) {
+        if self.place == 0 {
+            return;
+        }
+        let used = (self.pos() as usize).wrapping_sub(self.start.load(Ordering::Relaxed) as usize);
+        let serial = self.serial.load(Ordering::Relaxed);
+        if used > 0 {
+            self.before.store(u64::from(serial) << 32 | used as u64, Ordering::Relaxed);
+        }
+        self.serial.store(serial.wrapping_add(1), Ordering::Relaxed);
+        header.serial.store(serial.wrapping_add(1), Ordering::Relaxed);
+        header.before.store(self.before.load(Ordering::Relaxed), Ordering::Relaxed);
+        if self.labels() != 0 {
+            self.set_labels(LABELS_AGAIN);
+        }
+        compiler_fence(Ordering::Release);
+        header.holder.store(u64::from(self.place) << 32 | u64::from(chunk), Ordering::Relaxed);
+    }
+
+    #[cfg(nettrace_loom)]
+    fn hold(&self, _: &ChunkHeader, _: u32) {}
 
     /// Chooses the size of the next chunk, after the flusher has taken the owner's chunk or when
     /// there was none yet. If the owner has written less than a small chunk since the round before

@@ -1,0 +1,497 @@
+//! Makes a stream of what a recorder file has and the session's own stream has not.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::ToString as _,
+    vec::Vec,
+};
+
+use nettrace_context::{ActivityId, SpanId};
+
+use super::{
+    Recorder, RecorderError,
+    layout::{chunk, superblock, types},
+    rows::{Step, Steps},
+    seen::Seen,
+    thread::RecordedThread,
+    trace::TraceHeader,
+};
+use crate::{
+    FormatError,
+    content::{Label, ThreadInfo},
+    payload::MAX_PAYLOAD,
+    v6::{
+        self, END_OF_STREAM, LAST_LABEL, RowEncoder, RowHeader, ThreadSequence, put_label, read,
+        split_label,
+    },
+};
+
+/// Rows do not name a processor.
+const NO_PROCESSOR: u32 = u32::MAX;
+/// A block of rows has about so many bytes.
+const BLOCK: usize = 1 << 20;
+/// A row that is later than the one before by more ticks than this has a damaged time.
+const MOST_TICKS: u64 = 1 << 60;
+
+/// What was recovered from a recorder file.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// A whole stream of version 6: the next one of the recording.
+    pub stream: Vec<u8>,
+    /// How many events it has.
+    pub events: u64,
+    /// How many events are lost, as the stream says.
+    pub lost: u64,
+    /// How many chunks could not be read to their end, because the file is damaged. Not so many
+    /// events as they have are among those that are lost.
+    pub damaged: u64,
+    /// How many events are among those that are lost because their type is not in the file.
+    pub without_type: u64,
+}
+
+/// A chunk that a thread holds.
+#[derive(Clone, Copy, Debug)]
+struct Held<'a> {
+    first_number: u64,
+    serial: u32,
+    /// What it says of an earlier chunk: its serial, and how many bytes of it are used.
+    before: u64,
+    /// Where its header is in the file.
+    header: usize,
+    /// Where it begins in the memory.
+    at: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Recorder<'a> {
+    /// Makes a stream of the events that the session's own streams do not have. `seen` says what
+    /// the last of these has; with `None` it is what a sink has taken for sure, and events can be
+    /// in both.
+    ///
+    /// The file should not change meanwhile, so its process must be gone.
+    ///
+    /// # Errors
+    /// [`RecorderError::Damaged`]: what all depends on cannot be read.
+    pub fn recover(&self, seen: Option<&Seen>) -> Result<Recovered, RecorderError> {
+        let header = self.header();
+        let header = header.ok_or(RecorderError::Damaged { what: "the header of the trace" })?;
+        let number = seen.map_or(self.streams(), |seen| seen.stream) + 1;
+        let mut held = self.held();
+        let threads = self.threads();
+        let known = seen.into_iter().flat_map(|seen| seen.threads.keys().copied());
+        let last_index = threads.iter().map(|thread| thread.index).chain(known).max().unwrap_or(0);
+        let mut stream = Stream {
+            base: self.file.word(superblock::ADDRESS),
+            file: self,
+            first_tick: header.first_tick(),
+            pointer_size: header.pointer_size(),
+            process: self.file.half(superblock::PROCESS),
+            types: BTreeSet::new(),
+            last_index,
+            related: BTreeMap::new(),
+            out: Recovered::default(),
+            rows: Rows::default(),
+            removed: Vec::new(),
+        };
+        let made = stream.make(&header, number, &threads, &mut held, seen);
+        made.map_err(|_| RecorderError::Damaged { what: "what the trace would have" })?;
+        // Those whose holder is gone.
+        stream.out.damaged += held.values().map(|held| held.len() as u64).sum::<u64>();
+        Ok(stream.out)
+    }
+
+    /// The chunks that threads hold, by slot.
+    fn held(&self) -> BTreeMap<u32, Vec<Held<'a>>> {
+        let headers = self.file.place(superblock::CHUNKS_AT);
+        let memory = self.file.place(superblock::MEMORY_AT);
+        let mut held: BTreeMap<u32, Vec<Held<'a>>> = BTreeMap::new();
+        for number in 0..self.division.headers() {
+            let header = headers + number * chunk::SIZE;
+            let holder = self.file.word(header + chunk::HOLDER);
+            let Some(of) = ((holder >> 32) as u32).checked_sub(1) else { continue };
+            let Some((at, size)) = self.division.place(holder as u32) else { continue };
+            held.entry(of).or_default().push(Held {
+                first_number: self.file.word(header + chunk::FIRST_NUMBER),
+                serial: self.file.half(header + chunk::SERIAL),
+                before: self.file.word(header + chunk::BEFORE),
+                header,
+                at,
+                bytes: self.file.part(memory + at, size),
+            });
+        }
+        for chunks in held.values_mut() {
+            chunks.sort_by_key(|held| (held.first_number, held.serial));
+        }
+        held
+    }
+
+    /// The rows that describe types, and their ids.
+    fn types(&self) -> (Vec<u8>, BTreeSet<u32>) {
+        let at = self.file.place(superblock::TYPES_AT);
+        let used = self.file.place(superblock::TYPES_USED).min(types::SIZE);
+        let (mut rows, mut ids) = (Vec::new(), BTreeSet::new());
+        let mut rest = self.file.part(at, used);
+        while let Ok(size) = read::word16(rest, 0) {
+            let Some((row, after)) = rest.split_at_checked(2 + size as usize) else { break };
+            let id = read::thread_rows(row).ok().and_then(|row| u32::try_from(row.first()?.0).ok());
+            let Some(id) = id.filter(|id| *id > 0) else { break };
+            if ids.insert(id) {
+                rows.extend_from_slice(row);
+            }
+            rest = after;
+        }
+        (rows, ids)
+    }
+}
+
+/// The rows of a block, and the definitions that they need.
+#[derive(Debug, Default)]
+struct Rows {
+    bytes: Vec<u8>,
+    encoder: RowEncoder,
+    first_ts: u64,
+    last_ts: u64,
+    labels: BTreeMap<Vec<u8>, u32>,
+    new_labels: Vec<u8>,
+    labels_defined: u32,
+    stacks: BTreeMap<Vec<u64>, u32>,
+    new_stacks: Vec<Vec<u64>>,
+}
+
+struct Stream<'r, 'a> {
+    file: &'r Recorder<'a>,
+    base: u64,
+    first_tick: u64,
+    pointer_size: u32,
+    process: u32,
+    types: BTreeSet<u32>,
+    last_index: u64,
+    /// Threads that rows are about, by their numbers.
+    related: BTreeMap<u64, u64>,
+    out: Recovered,
+    rows: Rows,
+    removed: Vec<ThreadSequence>,
+}
+
+/// What is in force at the next row.
+#[derive(Clone, Debug, Default)]
+struct InForce {
+    labels: u32,
+    stack: u32,
+    about: Option<u64>,
+}
+
+impl<'a> Stream<'_, 'a> {
+    fn make(
+        &mut self,
+        header: &TraceHeader<'a>,
+        number: u64,
+        threads: &[RecordedThread<'a>],
+        held: &mut BTreeMap<u32, Vec<Held<'a>>>,
+        seen: Option<&Seen>,
+    ) -> Result<(), FormatError> {
+        let changes = [
+            ("nettrace.file", number.to_string()),
+            ("nettrace.recovered", self.process.to_string()),
+        ];
+        header.write(&changes, &mut self.out.stream)?;
+        let (rows, ids) = self.file.types();
+        self.types = ids;
+        if !rows.is_empty() {
+            v6::metadata_block(&rows, &mut self.out.stream)?;
+        }
+        for thread in threads {
+            let chunks = held.remove(&thread.number).unwrap_or_default();
+            self.thread(thread, &chunks, thread.shown(seen))?;
+        }
+        v6::remove_thread_block(&self.removed, &mut self.out.stream)?;
+        self.out.stream.extend_from_slice(&END_OF_STREAM);
+        Ok(())
+    }
+
+    /// Writes what a thread has recorded after the number `shown`.
+    fn thread(
+        &mut self,
+        thread: &RecordedThread<'a>,
+        chunks: &[Held<'a>],
+        shown: u64,
+    ) -> Result<(), FormatError> {
+        let index = if thread.index != 0 { thread.index } else { self.new_index() };
+        let mut walk = Walk { index, shown, last: shown, ts: self.first_tick, is_named: false };
+        let mut labels = 0;
+        for held in chunks {
+            let len = self.used(thread, held, chunks);
+            self.chunk(thread, held, &held.bytes[..len], &mut walk, &mut labels)?;
+        }
+        let last = walk.last.max(thread.attempted);
+        if last > shown {
+            self.name(thread, &mut walk)?;
+            self.flush()?;
+            self.out.lost += last - walk.last;
+            self.removed.push(ThreadSequence { thread: index, sequence: (last - shown) as u32 });
+        }
+        Ok(())
+    }
+
+    /// How many bytes of a chunk have rows.
+    fn used(&self, thread: &RecordedThread<'a>, held: &Held<'a>, chunks: &[Held<'a>]) -> usize {
+        let start = self.base.wrapping_add(held.at as u64);
+        let others = chunks.iter().map(|held| held.before).chain([thread.before]);
+        let told = others.filter(|before| (before >> 32) as u32 == held.serial).max();
+        let len = match told {
+            _ if thread.start == start => thread.pos.wrapping_sub(start),
+            Some(before) => before & u64::from(u32::MAX),
+            // It is empty. Or the thread was about to make it its own.
+            None => 0,
+        };
+        if len <= held.bytes.len() as u64 { len as usize } else { 0 }
+    }
+
+    /// Adds the rows of a chunk.
+    fn chunk(
+        &mut self,
+        thread: &RecordedThread<'a>,
+        held: &Held<'a>,
+        rows: &'a [u8],
+        walk: &mut Walk,
+        labels: &mut u32,
+    ) -> Result<(), FormatError> {
+        let header = held.header;
+        let base_ts = self.file.file.word(header + chunk::BASE_TS);
+        let base_ts = base_ts.wrapping_add(self.file.file.word(header + chunk::OFFSET));
+        let mut number = held.first_number;
+        let mut in_force = InForce { labels: *labels, ..InForce::default() };
+        let mut steps = Steps::new(rows, base_ts);
+        for step in steps.by_ref() {
+            match step {
+                Step::Gap(gap) => number = number.saturating_add(gap),
+                Step::Labels(list) => in_force.labels = self.labels(list),
+                Step::Span(ids) => {
+                    let list = self.span(ids);
+                    in_force.labels = self.labels(&list);
+                }
+                Step::Stack(addresses) => in_force.stack = self.stack(addresses),
+                Step::Thread(number, os_id, name) => {
+                    in_force.about = Some(self.related(number, os_id, name)?);
+                }
+                Step::Row(row, payload) => {
+                    if number > walk.last && self.takes(&row) {
+                        self.name(thread, walk)?;
+                        self.row(row, payload, number, &in_force, walk)?;
+                    }
+                    (in_force.stack, in_force.about) = (0, None);
+                    number = number.saturating_add(1);
+                }
+            }
+        }
+        self.out.damaged += u64::from(steps.is_stuck());
+        *labels = in_force.labels;
+        Ok(())
+    }
+
+    /// Whether a row can be in the stream.
+    fn takes(&mut self, row: &RowHeader) -> bool {
+        let has_type = self.types.contains(&row.metadata_id);
+        self.out.without_type += u64::from(!has_type);
+        has_type && row.payload_len as usize <= MAX_PAYLOAD
+    }
+
+    fn row(
+        &mut self,
+        row: RowHeader,
+        payload: &[u8],
+        number: u64,
+        in_force: &InForce,
+        walk: &mut Walk,
+    ) -> Result<(), FormatError> {
+        let is_damaged = row.timestamp < walk.ts || row.timestamp - walk.ts > MOST_TICKS;
+        walk.ts = if is_damaged { walk.ts } else { row.timestamp };
+        if self.rows.bytes.len() > BLOCK {
+            self.flush()?;
+        }
+        let is_first = self.rows.bytes.is_empty();
+        let header = RowHeader {
+            metadata_id: row.metadata_id,
+            sequence: (number - walk.shown) as u32,
+            capture_thread: walk.index,
+            processor: NO_PROCESSOR,
+            thread: in_force.about.unwrap_or(walk.index),
+            stack: in_force.stack,
+            timestamp: walk.ts,
+            labels: in_force.labels,
+            sorted: false,
+            payload_len: payload.len() as u32,
+        };
+        let rows = &mut self.rows;
+        if is_first {
+            (rows.first_ts, rows.encoder) = (walk.ts, RowEncoder::new());
+            rows.encoder.full_row(&header, &mut rows.bytes);
+        } else {
+            rows.encoder.row(&header, &mut rows.bytes);
+        }
+        rows.bytes.extend_from_slice(payload);
+        rows.last_ts = walk.ts;
+        self.out.events += 1;
+        self.out.lost += number - walk.last - 1;
+        walk.last = number;
+        Ok(())
+    }
+
+    /// Defines a thread, unless that is done.
+    fn name(&mut self, thread: &RecordedThread<'a>, walk: &mut Walk) -> Result<(), FormatError> {
+        if walk.is_named {
+            return Ok(());
+        }
+        walk.is_named = true;
+        self.introduce(walk.index, thread.name, thread.os_id, &thread.key_values())
+    }
+
+    fn introduce(
+        &mut self,
+        index: u64,
+        name: Option<&str>,
+        os_id: u64,
+        key_values: &[(&str, &str)],
+    ) -> Result<(), FormatError> {
+        let info = ThreadInfo {
+            index,
+            name,
+            process_id: Some(self.process.into()),
+            os_thread_id: (os_id != 0).then_some(os_id),
+            key_values,
+        };
+        let mut row = Vec::new();
+        v6::thread_row(&info, &mut row)?;
+        v6::thread_block(&row, &mut self.out.stream)
+    }
+
+    /// The index of a thread that a row is about.
+    fn related(&mut self, number: u64, os_id: u64, name: &[u8]) -> Result<u64, FormatError> {
+        if let Some(index) = self.related.get(&number) {
+            return Ok(*index);
+        }
+        let index = self.new_index();
+        let name = core::str::from_utf8(name).ok().filter(|name| !name.is_empty());
+        self.introduce(index, name, os_id, &[])?;
+        self.related.insert(number, index);
+        Ok(index)
+    }
+
+    fn new_index(&mut self) -> u64 {
+        self.last_index = self.last_index.wrapping_add(1);
+        self.last_index
+    }
+
+    /// The id of a label list; 0 for none.
+    fn labels(&mut self, list: &[u8]) -> u32 {
+        if list.is_empty() {
+            return 0;
+        }
+        if !is_label_list(list) {
+            self.out.damaged += 1;
+            return 0;
+        }
+        let rows = &mut self.rows;
+        if let Some(id) = rows.labels.get(list) {
+            return *id;
+        }
+        let id = rows.labels.len() as u32 + 1;
+        rows.labels.insert(list.to_vec(), id);
+        rows.new_labels.extend_from_slice(list);
+        id
+    }
+
+    /// The label list of a span: the activity, that of its parent, the trace and the span.
+    fn span(&self, ids: &[u8; 32]) -> Vec<u8> {
+        let word = |at: usize| ids[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        let activity = |at: usize| {
+            Some(ActivityId::from_span_id(SpanId::from_u64(word(at))?, self.process).to_bytes())
+        };
+        let trace = ids.first_chunk().copied().unwrap_or_default();
+        let labels = [
+            activity(16).map(Label::ActivityId),
+            activity(24).map(Label::RelatedActivityId),
+            Some(Label::TraceId(trace)),
+            Some(Label::SpanId(word(16))),
+        ];
+        let mut list = Vec::new();
+        for label in labels.iter().flatten() {
+            let start = list.len();
+            list.resize(start + 17, 0);
+            let len = put_label(label, &mut list[start..]).unwrap_or(0);
+            list.truncate(start + len);
+            if matches!(label, Label::SpanId(_)) {
+                list[start] |= LAST_LABEL;
+            }
+        }
+        list
+    }
+
+    /// The id of a stack.
+    fn stack(&mut self, bytes: &[u8]) -> u32 {
+        let words = bytes.chunks_exact(8);
+        let words = words.map(|word| word.first_chunk().map_or(0, |it| u64::from_le_bytes(*it)));
+        let stack: Vec<u64> = words.collect();
+        let is_sound = stack.iter().all(|&it| v6::takes_address(it, self.pointer_size));
+        if stack.is_empty() || !is_sound {
+            return 0;
+        }
+        let rows = &mut self.rows;
+        if let Some(id) = rows.stacks.get(&stack) {
+            return *id;
+        }
+        let id = rows.stacks.len() as u32 + 1;
+        rows.stacks.insert(stack.clone(), id);
+        rows.new_stacks.push(stack);
+        id
+    }
+
+    /// Writes the rows so far as a block, and before them what they refer to.
+    fn flush(&mut self) -> Result<(), FormatError> {
+        let (rows, out) = (&mut self.rows, &mut self.out.stream);
+        let count = rows.labels.len() as u32 - rows.labels_defined;
+        if count > 0 {
+            v6::label_rows_block(rows.labels_defined + 1, count, &rows.new_labels, out)?;
+            rows.labels_defined += count;
+            rows.new_labels.clear();
+        }
+        if !rows.new_stacks.is_empty() {
+            let first = (rows.stacks.len() - rows.new_stacks.len()) as u32 + 1;
+            let stacks: Vec<_> = rows.new_stacks.iter().map(|stack| &**stack).collect();
+            v6::stack_block(first, &stacks, self.pointer_size, out)?;
+            rows.new_stacks.clear();
+        }
+        if rows.bytes.is_empty() {
+            return Ok(());
+        }
+        let block = v6::event_block_header(rows.first_ts, rows.last_ts, true, rows.bytes.len())?;
+        out.extend_from_slice(&block);
+        out.append(&mut rows.bytes);
+        Ok(())
+    }
+}
+
+/// How far a thread's events are written.
+struct Walk {
+    index: u64,
+    /// The stream's numbers count from here.
+    shown: u64,
+    /// The number of the last row.
+    last: u64,
+    /// The time of the last row.
+    ts: u64,
+    is_named: bool,
+}
+
+/// Whether these are the bytes of one label list, to its end.
+fn is_label_list(mut list: &[u8]) -> bool {
+    while let Some(label) = split_label(list) {
+        let is_last = list[0] & LAST_LABEL != 0;
+        list = &list[label.len..];
+        if is_last || core::str::from_utf8(label.key).is_err() {
+            return is_last && list.is_empty();
+        }
+    }
+    false
+}

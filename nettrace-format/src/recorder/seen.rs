@@ -1,0 +1,67 @@
+//! What a stream that a session wrote has of each thread.
+
+use alloc::collections::BTreeMap;
+
+use crate::v6::{
+    BlockKind, ThreadSequence,
+    read::{Block, Malformed, Rows, point, thread_sequences},
+};
+
+/// What a stream has of each thread: the last number, by the thread's index.
+///
+/// ```
+/// use nettrace_format::{
+///     recorder::Seen,
+///     v6::{ThreadSequence, read, remove_thread_block},
+/// };
+///
+/// let mut blocks = Vec::new();
+/// remove_thread_block(&[ThreadSequence { thread: 3, sequence: 17 }], &mut blocks)?;
+/// let mut seen = Seen::new(1);
+/// for block in read::blocks(&blocks) {
+///     seen.add(&block?)?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub(super) stream: u64,
+    /// The last number, and whether the stream has removed the thread since.
+    pub(super) threads: BTreeMap<u64, u64>,
+}
+
+impl Seen {
+    /// Nothing yet of the stream with this number: its key-value `nettrace.file`.
+    #[must_use]
+    pub fn new(stream: u64) -> Self {
+        Self { stream, threads: BTreeMap::new() }
+    }
+
+    /// Adds a block of the stream. All must be added, in their order.
+    ///
+    /// # Errors
+    /// [`Malformed`]: no session wrote it. What was read before that counts.
+    pub fn add(&mut self, block: &Block<'_>) -> Result<(), Malformed> {
+        if block.is(BlockKind::Event) {
+            let mut rows = Rows::new(block.body)?;
+            while let Some((row, _)) = rows.next_row()? {
+                self.note(row.capture_thread, row.sequence);
+            }
+        } else if block.is(BlockKind::SequencePoint) {
+            self.note_all(point(block.body)?.threads);
+        } else if block.is(BlockKind::RemoveThread) {
+            self.note_all(thread_sequences(block.body)?);
+        }
+        Ok(())
+    }
+
+    fn note_all(&mut self, threads: impl IntoIterator<Item = ThreadSequence>) {
+        threads.into_iter().for_each(|of| self.note(of.thread, of.sequence));
+    }
+
+    fn note(&mut self, thread: u64, sequence: u32) {
+        let last = self.threads.entry(thread).or_default();
+        // Numbers only grow, and wrap in the file.
+        *last += u64::from(sequence.wrapping_sub(*last as u32));
+    }
+}

@@ -1,0 +1,47 @@
+//! The recorder file of a session: its memory outlives the process.
+//!
+//! `nettrace_format::recorder` says where everything is in such a file, and why it can be read after
+//! the process was killed. Here is who writes it. Threads write rows and counts as they always do:
+//! their records and chunks are in the file. The rest is written when it changes: a type when the
+//! session meets it, a thread when it gets a buffer, a stream when it begins.
+
+cfg_if::cfg_if! {
+    if #[cfg(all(feature = "persistent", target_os = "linux", target_pointer_width = "64"))] {
+        mod file;
+        mod owner;
+        mod shared_file;
+
+        pub(crate) use self::file::Persistent;
+    } else {
+        mod absent;
+
+        pub(crate) use self::absent::Persistent;
+    }
+}
+
+/// What a trace names besides threads, because it has lost events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Nobody {
+    /// Events that no thread can be named for.
+    Unplaced = 0,
+    /// Threads that ended while nothing could be written.
+    Forgotten = 1,
+}
+
+impl Nobody {
+    pub(crate) const ALL: [Self; 2] = [Self::Unplaced, Self::Forgotten];
+
+    /// The name of the thread that stands for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unplaced => "(events that no thread could be named for)",
+            Self::Forgotten => "(threads that ended while nothing could be written)",
+        }
+    }
+
+    /// Its slot in a recorder file.
+    pub(crate) fn slot(self) -> u32 {
+        self as u32
+    }
+}
