@@ -136,6 +136,7 @@ cfg_if::cfg_if! {
                 choices::{Ids, OnFull},
                 error::Error,
                 filter::{FilterError, ProviderFilter},
+                persistent::Recovered,
                 sessions::refused_types,
                 stats::{Drops, LeftOut, SampledOut, SinkError, Stats},
                 warning::Warning,
@@ -204,7 +205,7 @@ pub mod __process {
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/spans.md")]
-#[doc = include_str!("../../docs/black_box.md")]
+#[cfg_attr(feature = "persistent", doc = include_str!("../../docs/black_box.md"))]
 #[doc = include_str!("../../docs/types.md")]
 #[cfg_attr(feature = "testing", doc = include_str!("../../docs/testing.md"))]
 #[doc = include_str!("../README.md")]

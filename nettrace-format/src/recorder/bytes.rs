@@ -82,9 +82,20 @@ impl Division {
         self.chunk_size.checked_mul(self.chunks as usize)?.checked_add(jumbos)
     }
 
-    /// Where a chunk is in the memory, and its size. `None`: there is no such chunk.
-    pub(super) fn place(self, number: u32) -> Option<(usize, usize)> {
+    /// Where a chunk is in the memory, and its size. `None`: there is no such chunk, or it does not
+    /// have the header with this number.
+    pub(super) fn place(self, number: u32, header: usize) -> Option<(usize, usize)> {
         let small = if self.parts > 1 { self.chunks * self.parts } else { 0 };
+        let of = if number < small {
+            number
+        } else if number - small < self.chunks {
+            (number - small) * self.parts
+        } else {
+            (number - small - self.chunks).checked_add(self.chunks * self.parts)?
+        };
+        if of as usize != header {
+            return None;
+        }
         if number < small {
             let (parent, part) = (number / self.parts, number % self.parts);
             let at = parent as usize * self.chunk_size + part as usize * self.small_size;

@@ -71,10 +71,6 @@ pub mod superblock {
     pub const THREADS_LOST: usize = 144;
     /// u64: how many streams have begun. Odd and even ones have a [`stream`](super::stream) each.
     pub const STREAMS: usize = 152;
-    /// u64: where the oldest part of the ring is.
-    pub const RING_HEAD: usize = 160;
-    /// u64: the number of the first part of the ring that is not whole.
-    pub const RING_NEXT: usize = 168;
 }
 
 /// What is known of one stream.
@@ -125,8 +121,8 @@ pub mod slot {
     pub const NESTED: usize = 56;
     /// u64: the address of the last chunk.
     pub const START: usize = 80;
-    /// u64: the serial of the last chunk before that one that is not empty (high half), and how many
-    /// bytes of it are used.
+    /// u64: the serial of the last chunk before that one that is not empty (high half), and how
+    /// many bytes of it are used.
     pub const BEFORE: usize = 112;
 
     /// u32: 1 while a thread has the slot.
@@ -168,4 +164,35 @@ pub mod chunk {
     pub const BEFORE: usize = 56;
     /// u32: how many chunks the holder has had, this one included.
     pub const SERIAL: usize = 80;
+}
+
+/// What a flight recorder keeps: parts in a circle.
+pub mod ring {
+    /// u64: where the oldest part begins. 0: there is none.
+    pub const HEAD: usize = 0;
+    /// u64: the number that the next part will have. Those before it are whole.
+    pub const NEXT: usize = 8;
+    /// u64: how many events were given up.
+    pub const GIVEN_UP: usize = 16;
+    /// Where the first part begins.
+    pub const PARTS: usize = 64;
+}
+
+/// What stands before the blocks of a part of the ring.
+pub mod part {
+    /// How many bytes it takes.
+    pub const SIZE: usize = 32;
+    /// u64: the part's number, from 1 on. 0: the ring goes on with its first part. So it does if
+    /// there is no room for this.
+    pub const NUMBER: usize = 0;
+    /// u64: how many bytes of blocks follow.
+    pub const LEN: usize = 8;
+    /// u64: the number that the part had first. It moves when it is the oldest and has something
+    /// that later parts need. Parts are to be read in this order; if two have one, the first
+    /// counts.
+    pub const ORDER: usize = 16;
+    /// u64: 1 if the blocks repeat what parts before them say of threads.
+    pub const DEFINES: usize = 24;
+    /// What the place of a part is a multiple of.
+    pub const ALIGNMENT: usize = 8;
 }

@@ -17,10 +17,10 @@
 //! - each event whose `emit` has returned has its number in [`OWN`](layout::slot::OWN) or
 //!   [`NESTED`](layout::slot::NESTED), so one that has no row is known to be lost.
 //!
-//! The chunk that a thread writes to now ends at `POS`. Where an earlier one ends is in the thread's
-//! slot ([`BEFORE`](layout::slot::BEFORE)) or in the header of the next one that is not empty
-//! ([`BEFORE`](layout::chunk::BEFORE)). The flusher gives those of a thread back in their order, so
-//! that one is there.
+//! The chunk that a thread writes to now ends at `POS`. Where an earlier one ends is in the
+//! thread's slot ([`BEFORE`](layout::slot::BEFORE)) or in the header of the next one that is not
+//! empty ([`BEFORE`](layout::chunk::BEFORE)). The flusher gives those of a thread back in their
+//! order, so that one is there.
 //!
 //! Which rows the session's stream has is read from the stream itself ([`Seen`]), so it does not
 //! matter between which two system calls the process was killed. A power failure is another matter:
@@ -32,6 +32,7 @@
 mod bytes;
 pub mod layout;
 mod recover;
+mod ring;
 mod rows;
 mod seen;
 mod thread;
@@ -140,6 +141,13 @@ impl<'a> Recorder<'a> {
         slots.map(|(number, slot)| RecordedThread::of(number, slot)).collect()
     }
 
+    /// Whether the session has recorded anything that may be in no stream of its own.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        let rings = self.ring().is_some_and(|ring| ring.events > 0);
+        rings || self.threads().iter().any(|thread| thread.attempted > 0)
+    }
+
     /// How many streams the session has begun.
     #[must_use]
     pub fn streams(&self) -> u64 {
@@ -165,7 +173,18 @@ impl<'a> Recorder<'a> {
         self.header()?.value("nettrace.recording")
     }
 
-    /// How many events had no thread's slot to be kept in: they cannot be recovered.
+    /// Nothing yet of a stream of this recording that begins with these bytes, which end with its
+    /// first block. `None`: it is of another recording, or no stream of version 6.
+    #[must_use]
+    pub fn begin_to_see(&self, header: &[u8]) -> Option<Seen> {
+        let header = TraceHeader::of(header)?;
+        let is_own =
+            header.value("nettrace.recording").is_some_and(|it| Some(it) == self.recording());
+        let number = header.value("nettrace.file")?.parse().ok()?;
+        is_own.then(|| Seen::new(number))
+    }
+
+    /// How many threads found no slot: their events cannot be recovered.
     #[must_use]
     pub fn threads_without_slot(&self) -> u64 {
         self.file.word(superblock::THREADS_LOST)

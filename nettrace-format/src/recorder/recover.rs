@@ -3,6 +3,7 @@
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     string::ToString as _,
+    vec,
     vec::Vec,
 };
 
@@ -11,6 +12,7 @@ use nettrace_context::{ActivityId, SpanId};
 use super::{
     Recorder, RecorderError,
     layout::{chunk, superblock, types},
+    ring::Ring,
     rows::{Step, Steps},
     seen::Seen,
     thread::RecordedThread,
@@ -32,6 +34,10 @@ const NO_PROCESSOR: u32 = u32::MAX;
 const BLOCK: usize = 1 << 20;
 /// A row that is later than the one before by more ticks than this has a damaged time.
 const MOST_TICKS: u64 = 1 << 60;
+/// How many events a gap can tell. A larger one is a step back for readers.
+const MOST_LOST: u64 = i32::MAX as u64;
+/// So far above all others are the indices of threads that no stream of the session names.
+const NEW_INDICES: u64 = 1 << 32;
 
 /// What was recovered from a recorder file.
 #[derive(Clone, Debug, Default)]
@@ -73,14 +79,22 @@ impl<'a> Recorder<'a> {
     ///
     /// # Errors
     /// [`RecorderError::Damaged`]: what all depends on cannot be read.
+    ///
+    /// A flight recorder has no stream elsewhere. What it has kept is in its recorder file, and is
+    /// the first part of the stream that this makes; `seen` does not matter.
     pub fn recover(&self, seen: Option<&Seen>) -> Result<Recovered, RecorderError> {
         let header = self.header();
         let header = header.ok_or(RecorderError::Damaged { what: "the header of the trace" })?;
-        let number = seen.map_or(self.streams(), |seen| seen.stream) + 1;
+        let ring = self.ring();
+        let number = match (&ring, seen) {
+            (Some(ring), _) => ring.seen.stream,
+            (None, seen) => seen.map_or(self.streams(), |seen| seen.stream).saturating_add(1),
+        };
         let mut held = self.held();
         let threads = self.threads();
-        let known = seen.into_iter().flat_map(|seen| seen.threads.keys().copied());
-        let last_index = threads.iter().map(|thread| thread.index).chain(known).max().unwrap_or(0);
+        let seen = ring.as_ref().map(|ring| &ring.seen).or(seen);
+        let known = seen.map_or(0, |seen| seen.last_index);
+        let last_index = threads.iter().map(|thread| thread.index).max().unwrap_or(0).max(known);
         let mut stream = Stream {
             base: self.file.word(superblock::ADDRESS),
             file: self,
@@ -88,13 +102,16 @@ impl<'a> Recorder<'a> {
             pointer_size: header.pointer_size(),
             process: self.file.half(superblock::PROCESS),
             types: BTreeSet::new(),
-            last_index,
+            last_index: last_index.saturating_add(NEW_INDICES),
+            indices: BTreeSet::new(),
             related: BTreeMap::new(),
             out: Recovered::default(),
             rows: Rows::default(),
+            defined: BTreeSet::new(),
+            goes_on: ring.is_some(),
             removed: Vec::new(),
         };
-        let made = stream.make(&header, number, &threads, &mut held, seen);
+        let made = stream.make(&header, number, ring.as_ref(), &threads, &mut held, seen);
         made.map_err(|_| RecorderError::Damaged { what: "what the trace would have" })?;
         // Those whose holder is gone.
         stream.out.damaged += held.values().map(|held| held.len() as u64).sum::<u64>();
@@ -110,7 +127,7 @@ impl<'a> Recorder<'a> {
             let header = headers + number * chunk::SIZE;
             let holder = self.file.word(header + chunk::HOLDER);
             let Some(of) = ((holder >> 32) as u32).checked_sub(1) else { continue };
-            let Some((at, size)) = self.division.place(holder as u32) else { continue };
+            let Some((at, size)) = self.division.place(holder as u32, number) else { continue };
             held.entry(of).or_default().push(Held {
                 first_number: self.file.word(header + chunk::FIRST_NUMBER),
                 serial: self.file.half(header + chunk::SERIAL),
@@ -154,8 +171,11 @@ struct Rows {
     last_ts: u64,
     labels: BTreeMap<Vec<u8>, u32>,
     new_labels: Vec<u8>,
+    /// The last ids, and the last one of a list that is defined.
+    last_label: u32,
     labels_defined: u32,
     stacks: BTreeMap<Vec<u64>, u32>,
+    last_stack: u32,
     new_stacks: Vec<Vec<u64>>,
 }
 
@@ -167,10 +187,16 @@ struct Stream<'r, 'a> {
     process: u32,
     types: BTreeSet<u32>,
     last_index: u64,
+    /// Those that the stream has.
+    indices: BTreeSet<u64>,
     /// Threads that rows are about, by their numbers.
     related: BTreeMap<u64, u64>,
     out: Recovered,
     rows: Rows,
+    /// The threads that what a flight recorder has kept defines, and whether the stream goes on
+    /// from there.
+    defined: BTreeSet<u64>,
+    goes_on: bool,
     removed: Vec<ThreadSequence>,
 }
 
@@ -187,23 +213,38 @@ impl<'a> Stream<'_, 'a> {
         &mut self,
         header: &TraceHeader<'a>,
         number: u64,
+        ring: Option<&Ring>,
         threads: &[RecordedThread<'a>],
         held: &mut BTreeMap<u32, Vec<Held<'a>>>,
         seen: Option<&Seen>,
     ) -> Result<(), FormatError> {
-        let changes = [
+        let mut changes = vec![
             ("nettrace.file", number.to_string()),
             ("nettrace.recovered", self.process.to_string()),
         ];
+        if let Some(ring) = ring {
+            changes.push(("nettrace.given_up", ring.given_up.to_string()));
+        }
         header.write(&changes, &mut self.out.stream)?;
         let (rows, ids) = self.file.types();
         self.types = ids;
         if !rows.is_empty() {
             v6::metadata_block(&rows, &mut self.out.stream)?;
         }
+        if let Some(ring) = ring {
+            self.out.stream.extend_from_slice(&ring.blocks);
+            self.out.events += ring.events;
+            // Those that were given up, and those that were dropped.
+            let attempted = ring.seen.threads.values().sum::<u64>();
+            self.out.lost += attempted.saturating_sub(ring.events);
+            self.out.damaged += u64::from(ring.is_damaged);
+            self.defined.clone_from(&ring.threads);
+            (self.rows.last_label, self.rows.labels_defined) = (ring.labels, ring.labels);
+            self.rows.last_stack = ring.stacks;
+        }
         for thread in threads {
             let chunks = held.remove(&thread.number).unwrap_or_default();
-            self.thread(thread, &chunks, thread.shown(seen))?;
+            self.thread(thread, &chunks, number, thread.shown(seen))?;
         }
         v6::remove_thread_block(&self.removed, &mut self.out.stream)?;
         self.out.stream.extend_from_slice(&END_OF_STREAM);
@@ -215,33 +256,45 @@ impl<'a> Stream<'_, 'a> {
         &mut self,
         thread: &RecordedThread<'a>,
         chunks: &[Held<'a>],
+        number: u64,
         shown: u64,
     ) -> Result<(), FormatError> {
-        let index = if thread.index != 0 { thread.index } else { self.new_index() };
-        let mut walk = Walk { index, shown, last: shown, ts: self.first_tick, is_named: false };
+        // Two threads have one index only if the file is damaged.
+        let is_new = thread.index == 0 || !self.indices.insert(thread.index);
+        let index = if is_new { self.new_index() } else { thread.index };
+        let is_named = !is_new && self.defined.contains(&index);
+        let base = if self.goes_on { thread.base(number) } else { shown };
+        let mut walk = Walk { index, base, last: shown, ts: self.first_tick, is_named };
         let mut labels = 0;
+        // Where chunks end, by their serials.
+        let ends = chunks.iter().map(|held| held.before).chain([thread.before]);
+        let ends = ends.map(|before| ((before >> 32) as u32, before as u32)).collect();
         for held in chunks {
-            let len = self.used(thread, held, chunks);
+            let len = self.used(thread, held, &ends);
             self.chunk(thread, held, &held.bytes[..len], &mut walk, &mut labels)?;
         }
-        let last = walk.last.max(thread.attempted);
-        if last > shown {
+        let last = thread.attempted.max(walk.last);
+        if last > shown || is_named {
             self.name(thread, &mut walk)?;
             self.flush()?;
-            self.out.lost += last - walk.last;
-            self.removed.push(ThreadSequence { thread: index, sequence: (last - shown) as u32 });
+            self.out.lost += walk.lose(last - walk.last);
+            let sequence = last.wrapping_sub(walk.base) as u32;
+            self.removed.push(ThreadSequence { thread: index, sequence });
         }
         Ok(())
     }
 
     /// How many bytes of a chunk have rows.
-    fn used(&self, thread: &RecordedThread<'a>, held: &Held<'a>, chunks: &[Held<'a>]) -> usize {
+    fn used(
+        &self,
+        thread: &RecordedThread<'a>,
+        held: &Held<'a>,
+        ends: &BTreeMap<u32, u32>,
+    ) -> usize {
         let start = self.base.wrapping_add(held.at as u64);
-        let others = chunks.iter().map(|held| held.before).chain([thread.before]);
-        let told = others.filter(|before| (before >> 32) as u32 == held.serial).max();
-        let len = match told {
+        let len = match ends.get(&held.serial) {
             _ if thread.start == start => thread.pos.wrapping_sub(start),
-            Some(before) => before & u64::from(u32::MAX),
+            Some(end) => u64::from(*end),
             // It is empty. Or the thread was about to make it its own.
             None => 0,
         };
@@ -276,6 +329,10 @@ impl<'a> Stream<'_, 'a> {
                     in_force.about = Some(self.related(number, os_id, name)?);
                 }
                 Step::Row(row, payload) => {
+                    if number > thread.attempted.saturating_add(1) {
+                        self.out.damaged += 1;
+                        return Ok(());
+                    }
                     if number > walk.last && self.takes(&row) {
                         self.name(thread, walk)?;
                         self.row(row, payload, number, &in_force, walk)?;
@@ -310,10 +367,11 @@ impl<'a> Stream<'_, 'a> {
         if self.rows.bytes.len() > BLOCK {
             self.flush()?;
         }
+        self.out.lost += walk.lose(number - walk.last - 1);
         let is_first = self.rows.bytes.is_empty();
         let header = RowHeader {
             metadata_id: row.metadata_id,
-            sequence: (number - walk.shown) as u32,
+            sequence: number.wrapping_sub(walk.base) as u32,
             capture_thread: walk.index,
             processor: NO_PROCESSOR,
             thread: in_force.about.unwrap_or(walk.index),
@@ -333,7 +391,6 @@ impl<'a> Stream<'_, 'a> {
         rows.bytes.extend_from_slice(payload);
         rows.last_ts = walk.ts;
         self.out.events += 1;
-        self.out.lost += number - walk.last - 1;
         walk.last = number;
         Ok(())
     }
@@ -379,8 +436,12 @@ impl<'a> Stream<'_, 'a> {
     }
 
     fn new_index(&mut self) -> u64 {
-        self.last_index = self.last_index.wrapping_add(1);
-        self.last_index
+        loop {
+            self.last_index = self.last_index.wrapping_add(1);
+            if self.last_index != 0 && self.indices.insert(self.last_index) {
+                return self.last_index;
+            }
+        }
     }
 
     /// The id of a label list; 0 for none.
@@ -396,7 +457,8 @@ impl<'a> Stream<'_, 'a> {
         if let Some(id) = rows.labels.get(list) {
             return *id;
         }
-        let id = rows.labels.len() as u32 + 1;
+        let Some(id) = rows.last_label.checked_add(1) else { return 0 };
+        rows.last_label = id;
         rows.labels.insert(list.to_vec(), id);
         rows.new_labels.extend_from_slice(list);
         id
@@ -441,7 +503,8 @@ impl<'a> Stream<'_, 'a> {
         if let Some(id) = rows.stacks.get(&stack) {
             return *id;
         }
-        let id = rows.stacks.len() as u32 + 1;
+        let Some(id) = rows.last_stack.checked_add(1) else { return 0 };
+        rows.last_stack = id;
         rows.stacks.insert(stack.clone(), id);
         rows.new_stacks.push(stack);
         id
@@ -450,14 +513,14 @@ impl<'a> Stream<'_, 'a> {
     /// Writes the rows so far as a block, and before them what they refer to.
     fn flush(&mut self) -> Result<(), FormatError> {
         let (rows, out) = (&mut self.rows, &mut self.out.stream);
-        let count = rows.labels.len() as u32 - rows.labels_defined;
+        let count = rows.last_label - rows.labels_defined;
         if count > 0 {
             v6::label_rows_block(rows.labels_defined + 1, count, &rows.new_labels, out)?;
             rows.labels_defined += count;
             rows.new_labels.clear();
         }
         if !rows.new_stacks.is_empty() {
-            let first = (rows.stacks.len() - rows.new_stacks.len()) as u32 + 1;
+            let first = rows.last_stack - rows.new_stacks.len() as u32 + 1;
             let stacks: Vec<_> = rows.new_stacks.iter().map(|stack| &**stack).collect();
             v6::stack_block(first, &stacks, self.pointer_size, out)?;
             rows.new_stacks.clear();
@@ -476,12 +539,21 @@ impl<'a> Stream<'_, 'a> {
 struct Walk {
     index: u64,
     /// The stream's numbers count from here.
-    shown: u64,
+    base: u64,
     /// The number of the last row.
     last: u64,
     /// The time of the last row.
     ts: u64,
     is_named: bool,
+}
+
+impl Walk {
+    /// How many of so many lost events a gap tells. The numbers close up for the others.
+    fn lose(&mut self, count: u64) -> u64 {
+        let told = count.min(MOST_LOST);
+        self.base = self.base.wrapping_add(count - told);
+        told
+    }
 }
 
 /// Whether these are the bytes of one label list, to its end.

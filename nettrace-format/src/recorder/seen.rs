@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use crate::v6::{
     BlockKind, ThreadSequence,
-    read::{Block, Malformed, Rows, point, thread_sequences},
+    read::{Block, Malformed, Rows, point, thread_rows, thread_sequences},
 };
 
 /// What a stream has of each thread: the last number, by the thread's index.
@@ -26,15 +26,16 @@ use crate::v6::{
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub(super) stream: u64,
-    /// The last number, and whether the stream has removed the thread since.
     pub(super) threads: BTreeMap<u64, u64>,
+    /// The highest index of a thread.
+    pub(super) last_index: u64,
 }
 
 impl Seen {
     /// Nothing yet of the stream with this number: its key-value `nettrace.file`.
     #[must_use]
     pub fn new(stream: u64) -> Self {
-        Self { stream, threads: BTreeMap::new() }
+        Self { stream, ..Self::default() }
     }
 
     /// Adds a block of the stream. All must be added, in their order.
@@ -49,6 +50,10 @@ impl Seen {
             }
         } else if block.is(BlockKind::SequencePoint) {
             self.note_all(point(block.body)?.threads);
+        } else if block.is(BlockKind::Thread) {
+            for (index, _) in thread_rows(block.body)? {
+                self.last_index = self.last_index.max(index);
+            }
         } else if block.is(BlockKind::RemoveThread) {
             self.note_all(thread_sequences(block.body)?);
         }

@@ -65,15 +65,31 @@ impl<'a> RecordedThread<'a> {
         if self.index == 0 {
             return 0;
         }
-        let later = self.bases.iter().filter(|(stream, _)| *stream > seen.stream);
-        let not_later = self.bases.iter().filter(|(stream, _)| *stream <= seen.stream);
-        if let Some((stream, base)) = not_later.max_by_key(|(stream, _)| *stream) {
-            // A thread that came with the stream has no base yet, and needs none.
-            if *stream == seen.stream || *stream == 0 {
-                return base + seen.threads.get(&self.index).copied().unwrap_or(0);
-            }
+        if let Some(base) = self.base_of(seen.stream) {
+            let last = seen.threads.get(&self.index).copied().unwrap_or(0);
+            // A stream has 32 bits of each number, and may begin in the middle. What the thread has
+            // attempted tells the others.
+            let rest = self.attempted.wrapping_sub(base.wrapping_add(last)) as u32;
+            return self.attempted.saturating_sub(rest.into()).max(base);
         }
-        // The stream with this base is lost. What comes before it is in others.
+        // The streams since then are lost. What comes before the first of them is in others.
+        let later = self.bases.iter().filter(|(stream, _)| *stream > seen.stream);
         later.map(|(_, base)| *base).min().unwrap_or(0)
+    }
+
+    /// How many numbers come before the first in a stream.
+    pub(super) fn base(&self, stream: u64) -> u64 {
+        self.base_of(stream).unwrap_or(0)
+    }
+
+    /// The same, if it is known. A thread that came with the stream, or is new, has no base yet and
+    /// needs none. So it is while a base is being written.
+    fn base_of(&self, stream: u64) -> Option<u64> {
+        let not_later = self.bases.iter().filter(|(of, _)| *of <= stream);
+        let (of, base) = not_later.max_by_key(|(of, _)| *of).copied()?;
+        match of {
+            0 => Some(0),
+            of => (of == stream).then_some(base),
+        }
     }
 }

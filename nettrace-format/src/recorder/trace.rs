@@ -33,7 +33,7 @@ impl<'a> TraceHeader<'a> {
             key_values.push((text(&mut rest)?, text(&mut rest)?));
         }
         let is_sound = matches!(read::word32(block.body, KEY_VALUES - 8), Ok(4 | 8));
-        is_sound.then_some(Self { body: block.body, key_values })
+        (is_sound && is_time(block.body)).then_some(Self { body: block.body, key_values })
     }
 
     pub(super) fn value(&self, key: &str) -> Option<&'a str> {
@@ -73,6 +73,23 @@ impl<'a> TraceHeader<'a> {
             Ok(())
         })
     }
+}
+
+/// Whether the clock of a trace begins at a time that exists, and has a frequency.
+fn is_time(body: &[u8]) -> bool {
+    // Year, month, day of the week, day, hour, minute, second, millisecond; two bytes each.
+    let field = |number: usize| read::word16(body, 2 * number).unwrap_or(u16::MAX);
+    let (year, month, day) = (field(0), field(1), field(3));
+    let days = match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    let is_date = (1601..=9999).contains(&year) && (1..=12).contains(&month);
+    let is_day = (1..=days).contains(&day) && field(4) < 24;
+    let has_ticks = body.get(24..32).is_some_and(|ticks| ticks.iter().any(|byte| *byte != 0));
+    is_date && is_day && field(5) < 60 && field(6) < 60 && field(7) < 1000 && has_ticks
 }
 
 /// A text of version 6 at the start of `bytes`, which moves past it.

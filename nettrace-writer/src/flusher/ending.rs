@@ -72,11 +72,7 @@ impl Flusher {
         match (self.trouble().or_else(|| self.untold()), ended) {
             (Some(error), _) => Err(error),
             (None, Err(error)) => Err(Error::Sink(error)),
-            (None, Ok(())) => {
-                // What it could tell is in the trace.
-                self.session.persistent.iter().for_each(|file| file.remove());
-                Ok(())
-            }
+            (None, Ok(())) => Ok(()),
         }
     }
 
@@ -137,6 +133,10 @@ impl Flusher {
 
     fn free(&mut self) {
         self.session.pool.free();
+        if let Some(file) = &self.session.persistent {
+            // What it could tell is in the trace, or counted.
+            file.end();
+        }
         self.is_freed = true;
     }
 

@@ -134,7 +134,8 @@ impl Output {
         self.len >= 1 << 20 || self.pieces.len() >= 512
     }
 
-    /// Hands the batch to the sink and gives its chunks back. Without a sink all rows are lost.
+    /// Hands the batch to the sink. Without a sink all rows are lost. Call
+    /// [`give_back`](Self::give_back) then.
     pub(super) fn write(&mut self, sink: Option<&mut Box<dyn Sink>>, pool: &Pool) -> Written {
         let mut written = Written { lost: self.total_rows, ..Written::default() };
         if let Some(sink) = sink {
@@ -164,6 +165,11 @@ impl Output {
             written.lost = self.total_rows - written.rows;
             written.bytes = kept;
         }
+        written
+    }
+
+    /// Gives the batch's chunks back, and begins another one.
+    pub(super) fn give_back(&mut self, pool: &Pool) {
         for chunk in self.finished.drain(..) {
             pool.give(chunk);
         }
@@ -172,6 +178,5 @@ impl Output {
         self.block_ends.clear();
         self.rows.clear();
         (self.len, self.total_rows) = (0, 0);
-        written
     }
 }

@@ -102,6 +102,12 @@ impl Flusher {
         let sink = self.writes().then_some(&mut self.sink);
         let is_handed_over = sink.is_some();
         let written = self.out.write(sink, &self.session.pool);
+        if is_handed_over && written.error.is_none() {
+            // Before the chunks are free, so that none of their events is lost if the process is
+            // killed here.
+            self.note_done();
+        }
+        self.out.give_back(&self.session.pool);
         self.session.add_written(written.rows, written.lost, written.bytes);
         self.stream_len += written.bytes;
         self.stream_rows += written.rows;
@@ -127,12 +133,16 @@ impl Flusher {
     fn settle(&mut self) {
         self.trace.settle();
         self.leaving.retain(|leaving| leaving.trace.is_declared());
-        if let Some(file) = self.session.persistent.as_ref().filter(|_| self.sink.file().is_none())
-        {
-            let sources = self.sources.iter().map(|source| &source.trace);
-            for thread in sources.chain([&self.unplaced, &self.forgotten]) {
-                thread.slot.into_iter().for_each(|slot| file.set_done(slot, thread.shown()));
-            }
+    }
+
+    /// Notes in a recorder file what the sink has, if it has no file that says so.
+    fn note_done(&self) {
+        let file = self.session.persistent.as_ref().filter(|_| self.sink.file().is_none());
+        let Some(file) = file else { return };
+        let sources = self.sources.iter().map(|source| &source.trace);
+        let leaving = self.leaving.iter().map(|leaving| &leaving.trace);
+        for thread in sources.chain(leaving).chain([&self.unplaced, &self.forgotten]) {
+            thread.slot.into_iter().for_each(|slot| file.set_done(slot, thread.shown()));
         }
     }
 

@@ -226,8 +226,8 @@ impl<T> Table<T> {
     pub(crate) fn free(&self) {
         let len = self.len.swap(0, Ordering::Relaxed);
         if len > 0 && self.mapped > 0 {
-            // SAFETY: whoever made the table gave it a mapping of this length, and no other call has
-            // found the number of the items. These are atomics, which need no drop.
+            // SAFETY: whoever made the table gave it a mapping of this length, and no other call
+            // has found the number of the items. These are atomics, which need no drop.
             unsafe { system::release(self.start.cast(), self.mapped) };
         } else if len > 0 {
             let items = NonNull::slice_from_raw_parts(self.start, len);

@@ -121,12 +121,14 @@
 //!
 //! - *Rows before `pos` are whole*, and the row of each event that has ended is before `pos`.
 //! - *A chunk has a holder as long as its rows count.* The owner names itself when the chunk's
-//!   header is complete, and before `pos` is in the chunk. [`Pool::give`] clears the name.
+//!   header is complete, and `start` and `pos` are at the chunk's beginning. Before that, bytes of
+//!   its last holder would count as rows. [`Pool::give`] clears the name.
 //! - *A chunk ends at `pos` if it is the owner's last (`start`).* Otherwise its end is in `before`
-//!   of the record, or of the next chunk that is not empty. The flusher gives the chunks of an owner
-//!   that are not empty back in their order, so that chunk is held as long as this one. (`len` would
-//!   not do: the flusher stores it after it has seized a chunk, and the owner can install the next
-//!   one before that.)
+//!   of the record, or of the next chunk that is not empty. So the owner stores `before`, then
+//!   `start`, then `pos`: between the last two, neither chunk ends at `pos`. The flusher gives the
+//!   chunks of an owner that are not empty back in their order, so the next one is held as long as
+//!   this one. (`len` would not do: the flusher stores it after it has seized a chunk, and the
+//!   owner can install the next one before that.)
 //! - *The first row of each chunk tells the labels in force*, unless the thread never had any. The
 //!   chunk that told them before may have been given back.
 //!

@@ -65,6 +65,7 @@ pub struct SessionBuilder {
     pub(crate) ring: Option<Arc<Ring>>,
     pub(crate) triggers: Option<Triggers>,
     pub(crate) recorder_file: Option<PathBuf>,
+    pub(crate) recover_to: Option<PathBuf>,
 }
 
 /// Where the trace goes.
@@ -138,6 +139,7 @@ impl SessionBuilder {
             ring: None,
             triggers: None,
             recorder_file: None,
+            recover_to: None,
         }
     }
 

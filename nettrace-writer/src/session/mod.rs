@@ -20,7 +20,7 @@ use crate::{
     emit,
     flusher::{Flusher, OwnThread, Report, Schedule, notice::Notices},
     protocol::clock::Source,
-    session::{builder::SessionBuilder, recorder::Recorder, triggers::Watch},
+    session::{builder::SessionBuilder, persistent::Memory, recorder::Recorder, triggers::Watch},
     shared::{
         Command, Shared,
         channel::{self, Missing, Receiver},
@@ -28,6 +28,7 @@ use crate::{
         error::Error,
         filter::ProviderFilter,
         local,
+        persistent::Recovered,
         sessions::{self, Slot},
         stats::Stats,
         warning::{self, Warning},
@@ -83,6 +84,9 @@ struct Inner {
     /// What a flight recorder has beside, and its triggers.
     recorder: Option<Recorder>,
     watch: Option<Watch>,
+    /// What the process before has left.
+    #[cfg_attr(not(feature = "persistent"), allow(dead_code, reason = "for recorder files"))]
+    recovered: Option<Recovered>,
 }
 
 /// Makes a session of this process write everything that was emitted before. Its own thread must
@@ -157,11 +161,11 @@ impl Session {
         }
         let slot = Arc::new(Slot::take(emit::attach)?);
         let (commands, inbox) = channel::bounded(64);
-        let memory = builder.memory(layout)?;
+        let Memory { pool, persistent, recovered } = builder.memory(layout)?;
         let shared = Arc::new(Shared::new(
             slot.number(),
             builder.format,
-            memory,
+            (pool, persistent),
             source,
             builder.on_full,
             builder.providers,
@@ -194,7 +198,20 @@ impl Session {
         let ring = builder.ring.take();
         let recorder = ring.map(|ring| Recorder { ring, shared: Arc::clone(&shared) });
         let (flusher, watch) = (thread, None);
-        let inner = Inner { shared, slot, flusher, report, finish_timeout, path, recorder, watch };
+        if let Some(file) = &shared.persistent {
+            file.has_begun();
+        }
+        let inner = Inner {
+            shared,
+            slot,
+            flusher,
+            report,
+            finish_timeout,
+            path,
+            recorder,
+            watch,
+            recovered,
+        };
         let mut session = Self { inner: ManuallyDrop::new(inner) };
         // If its thread cannot begin, the session ends here.
         if let (Some(triggers), Some(recorder)) = (builder.triggers.take(), &session.inner.recorder)

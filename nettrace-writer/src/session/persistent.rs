@@ -7,15 +7,26 @@ use std::sync::Arc;
 use crate::{
     protocol::pool::{Layout, Pool},
     session::builder::SessionBuilder,
-    shared::{error::Error, persistent::Persistent},
+    shared::{
+        error::Error,
+        persistent::{Persistent, Recovered},
+    },
     sink::file_name,
 };
 
+/// The memory of a session.
+pub(crate) struct Memory {
+    pub(crate) pool: Pool,
+    pub(crate) persistent: Option<Arc<Persistent>>,
+    /// What the process before has left.
+    pub(crate) recovered: Option<Recovered>,
+}
+
 impl SessionBuilder {
     /// Keeps the session's memory in a file that outlives the process: a *recorder file*. If the
-    /// process is killed, by a signal, for lack of memory or by itself, every event whose `emit` has
-    /// returned is in the trace or in the recorder file. `nettrace recover` makes one trace of both.
-    /// See the page [The last ten seconds before it
+    /// process is killed, by a signal, for lack of memory or by itself, every event whose `emit`
+    /// has returned is in the trace or in the recorder file. `nettrace recover` makes one trace of
+    /// both. See the page [The last ten seconds before it
     /// died](https://github.com/nettrace-rs/nettrace/blob/main/docs/black_box.md).
     ///
     /// The file should be on a file system in memory (`tmpfs`), for example in `/dev/shm`, where an
@@ -29,7 +40,8 @@ impl SessionBuilder {
     /// renamed, so that `.previous` follows its name. An earlier file of that name is replaced, so
     /// there are two at most. When a session [ends](crate::Session::finish), it removes its file.
     ///
-    /// Only the process's user can read the file, and the child of a `fork` does not share it.
+    /// Only the process's user can read the file. The child of a `fork` does not share it, and the
+    /// child of a bare `clone` system call must not emit.
     /// What a sink [holds back](crate::sink::Sink::holds_back) is not in it.
     ///
     /// ```
@@ -71,17 +83,63 @@ impl SessionBuilder {
         self
     }
 
-    /// The session's memory.
-    pub(crate) fn memory(
-        &mut self,
-        layout: Layout,
-    ) -> Result<(Pool, Option<Arc<Persistent>>), Error> {
+    /// Makes a trace of what the process before has left in the
+    /// [recorder file](Self::persistent), if it was killed: the events that its own trace has not.
+    /// [`Session::recovered`](crate::Session::recovered) says what was found. The recorder file of that process is removed then.
+    ///
+    /// `path` can have the placeholders of [`file`](Self::file), and should have `{time}`: no file
+    /// is replaced. The trace is one more file of the recording of that process, so the commands of
+    /// `nettrace` read it together with the others. If it cannot be made, the recorder file is kept
+    /// as without this call, and the session starts all the same.
+    ///
+    /// This reads the last file of that process. If the session [overwrites](Self::overwrite) it,
+    /// the new trace has only the last events; rather keep it
+    /// ([`keep_previous`](Self::keep_previous)), or write files with the time in their names.
+    ///
+    /// ```no_run
+    /// use nettrace_writer::Session;
+    ///
+    /// let session = Session::builder()
+    ///     .file("traces/{exe}-{time}.nettrace")
+    ///     .persistent("/dev/shm/checkout.recorder")
+    ///     .recover_to("traces/{exe}-{time}-recovered.nettrace")
+    ///     .start()?;
+    /// if let Some(recovered) = session.recovered() {
+    ///     eprintln!("the process before was killed: see {}", recovered.path.display());
+    /// }
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    #[cfg(feature = "persistent")]
+    pub fn recover_to(mut self, path: impl Into<PathBuf>) -> Self {
+        self.recover_to = Some(path.into());
+        self
+    }
+
+    /// The session's memory, and what the process before has left in its recorder file.
+    pub(crate) fn memory(&mut self, layout: Layout) -> Result<Memory, Error> {
         let Some(path) = self.recorder_file.take() else {
             let too_large = Error::BudgetTooLarge { given: self.budget };
-            return Ok((Pool::new(layout).ok_or(too_large)?, None));
+            let pool = Pool::new(layout).ok_or(too_large)?;
+            return Ok(Memory { pool, persistent: None, recovered: None });
         };
         let path = file_name::expand_path(&path)?;
-        let (persistent, pool) = Persistent::create(&path, layout).map_err(Error::Recorder)?;
-        Ok((pool, Some(Arc::new(persistent))))
+        let to = self.recover_to.take().map(|to| file_name::expand_path(&to)).transpose()?;
+        let kept = self.ring.as_ref().map_or(0, |ring| ring.keep().bytes);
+        let made = Persistent::create(&path, layout, kept, to.as_deref());
+        let (persistent, pool, recovered) = made.map_err(Error::Recorder)?;
+        if let Some(ring) = &self.ring {
+            ring.keep_in(persistent.log().map_err(Error::Recorder)?);
+        }
+        Ok(Memory { pool, persistent: Some(Arc::new(persistent)), recovered })
+    }
+}
+
+#[cfg(feature = "persistent")]
+impl crate::Session {
+    /// What the process before has left in its recorder file, if the builder was told to
+    /// [make a trace of it](SessionBuilder::recover_to). `None`: nothing.
+    #[must_use]
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.inner.recovered.as_ref()
     }
 }

@@ -47,7 +47,7 @@ impl SessionBuilder {
     /// [flush interval](Self::flush_interval). The oldest are given up when they are older than
     /// [`Keep::last`] says, or when there is no room: those of about a second at once.
     ///
-    /// What is kept dies with the process.
+    /// What is kept dies with the process, unless it is [persistent](Self::persistent).
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,11 +1,12 @@
 //! What one thread has of one session, and references to it.
 //!
-//! It is counted by references like an [`Arc`], but can be in a recorder file, which an `Arc` cannot.
+//! It is counted by references like an [`Arc`], but can be in a recorder file, which an `Arc`
+//! cannot.
 //!
 //! Invariants:
 //!
-//! - B1: a [`BufferRef`] points to a buffer that was made by [`BufferRef::new`]. The buffer lives as
-//!   long as there is a reference, and is dropped once, by the last one.
+//! - B1: a [`BufferRef`] points to a buffer that was made by [`BufferRef::new`]. The buffer lives
+//!   as long as there is a reference, and is dropped once, by the last one.
 //! - B2: a buffer in a recorder file is alone in its slot. The slot is given back after the buffer
 //!   was dropped, and the file is mapped until then.
 #![allow(unsafe_code, reason = "B1, B2")]
@@ -58,7 +59,7 @@ impl BufferRef {
         match slot {
             Some((number, at)) => {
                 let at = at.cast::<ThreadBuffer>();
-                // SAFETY: B2: the slot is free, large enough and aligned (asserted in `persistent`).
+                // SAFETY: B2: the slot is free, large enough and aligned (as `persistent` asserts).
                 unsafe { at.write(buffer) };
                 if let Some(file) = &session.persistent {
                     file.slot_is_used(number);

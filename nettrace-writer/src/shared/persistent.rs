@@ -1,13 +1,16 @@
 //! The recorder file of a session: its memory outlives the process.
 //!
-//! `nettrace_format::recorder` says where everything is in such a file, and why it can be read after
-//! the process was killed. Here is who writes it. Threads write rows and counts as they always do:
-//! their records and chunks are in the file. The rest is written when it changes: a type when the
-//! session meets it, a thread when it gets a buffer, a stream when it begins.
+//! `nettrace_format::recorder` says where everything is in such a file, and why it can be read
+//! after the process was killed. Here is who writes it. Threads write rows and counts as they
+//! always do: their records and chunks are in the file. The rest is written when it changes: a type
+//! when the session meets it, a thread when it gets a buffer, a stream when it begins.
+
+use std::path::PathBuf;
 
 cfg_if::cfg_if! {
     if #[cfg(all(feature = "persistent", target_os = "linux", target_pointer_width = "64"))] {
         mod file;
+        mod left;
         mod owner;
         mod shared_file;
 
@@ -17,6 +20,22 @@ cfg_if::cfg_if! {
 
         pub(crate) use self::absent::Persistent;
     }
+}
+
+/// What the process before has left in its recorder file: see
+/// [`SessionBuilder::recover_to`](crate::SessionBuilder::recover_to).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// The trace that was made of it.
+    pub path: PathBuf,
+    /// How many events the trace has.
+    pub events: u64,
+    /// How many events are lost, as the trace says.
+    pub lost: u64,
+    /// Why there is no trace, or what it lacks because the recorder file is damaged. That file is
+    /// kept then: `.previous` follows its name.
+    pub error: Option<String>,
 }
 
 /// What a trace names besides threads, because it has lost events.

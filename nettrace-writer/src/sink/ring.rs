@@ -9,18 +9,38 @@
 //!
 //! If a single stretch has no room, its first events are given up, but not what the others may
 //! refer to.
+//!
+//! If the session has a recorder file, the parts are there ([`Log`]), so that they outlive the
+//! process. Then each stretch begins with what is known of the threads that live, because whoever
+//! reads the file has nothing else of a stretch that was given up. (Types are elsewhere in the
+//! file.) If what the events of a single stretch refer to has no room, all is given up, and the
+//! session begins another stream.
+
+cfg_if::cfg_if! {
+    if #[cfg(all(feature = "persistent", target_os = "linux", target_pointer_width = "64"))] {
+        mod log;
+    } else {
+        #[path = "ring/no_log.rs"]
+        mod log;
+    }
+}
+mod logged;
+
+pub(crate) use self::log::Log;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
     io::{self, ErrorKind, IoSlice},
     mem,
+    ops::Deref,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use nettrace_format::v6::{self, BLOCK_HEADER, BlockKind, read};
 
+use self::{log::Kept, logged::without_events};
 use crate::{
     protocol::clock::Stopwatch,
     sink::{
@@ -124,6 +144,11 @@ struct State {
     bytes: usize,
     /// The memory of a part that was given up. Pages that are new cost more than to fill them.
     spare: Vec<u8>,
+    log: Option<Log>,
+    /// With a log: the rows of the threads that live now.
+    alive: BTreeMap<u64, Box<[u8]>>,
+    /// With a log: a stretch had no room. Nothing is kept until another stream begins.
+    is_broken: bool,
 }
 
 /// What was written between two sequence points. It begins with the first of the two.
@@ -133,20 +158,69 @@ struct Stretch {
     /// All that the session recorded later is in this stretch or in a later one.
     begins: SystemTime,
     parts: Vec<Arc<Part>>,
+    /// In the log: what parts before it say of threads.
+    defines: Option<Arc<Kept>>,
 }
 
 /// Whole blocks.
 #[derive(Debug)]
 struct Part {
-    bytes: Vec<u8>,
+    /// Changes from the log to memory, if a dump has the part when it is given up.
+    bytes: Mutex<Arc<Store>>,
     /// Where each block ends.
     ends: Vec<u64>,
     events: u64,
 }
 
+/// Where bytes are.
+#[derive(Debug)]
+enum Store {
+    Memory(Vec<u8>),
+    Log(Kept),
+}
+
+impl Part {
+    fn new(bytes: Store, ends: Vec<u64>, events: u64) -> Self {
+        Self { bytes: Mutex::new(Arc::new(bytes)), ends, events }
+    }
+
+    fn bytes(&self) -> Arc<Store> {
+        Arc::clone(&self.bytes.lock())
+    }
+
+    fn into_bytes(self) -> Arc<Store> {
+        self.bytes()
+    }
+
+    /// How much of the ring's memory it takes.
+    fn size(&self) -> usize {
+        match &**self.bytes.lock() {
+            Store::Memory(bytes) => bytes.capacity(),
+            Store::Log(kept) => kept.len(),
+        }
+    }
+}
+
+impl Deref for Store {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Memory(bytes) => bytes,
+            Self::Log(kept) => kept,
+        }
+    }
+}
+
 impl Ring {
     pub(crate) fn new(keep: Keep) -> Arc<Self> {
         Arc::new(Self { keep, state: Mutex::default(), look: Mutex::default() })
+    }
+
+    /// Keeps in a log what comes from now on.
+    #[cfg_attr(not(feature = "persistent"), allow(dead_code, reason = "for recorder files"))]
+    pub(crate) fn keep_in(&self, log: Log) {
+        self.state.lock().log = Some(log);
     }
 
     /// Has `look` see what comes from now on.
@@ -200,11 +274,20 @@ impl Snapshot {
         let begins = stretches.first().map_or(ends, |first| first.begins);
         let mut dump = Dump { events: 0, bytes, given_up, begins, ends };
         let parts = stretches.iter().flat_map(|stretch| &stretch.parts);
+        let mut copy = Vec::new();
         for part in [&definitions].into_iter().chain(parts.map(|part| &**part)) {
-            let pieces = [IoSlice::new(&part.bytes)];
+            let mut bytes = Some(part.bytes());
+            if let Some(Store::Log(kept)) = bytes.as_deref() {
+                // A sink can take its time, and the log goes on only when nobody reads it.
+                copy.clear();
+                copy.extend_from_slice(kept);
+                bytes = None;
+            }
+            let bytes = bytes.as_deref().map_or(&*copy, |bytes| &**bytes);
+            let pieces = [IoSlice::new(bytes)];
             sink.write(&Batch::new(&pieces, &part.ends)).map_err(|error| error.source)?;
             dump.events += part.events;
-            dump.bytes += part.bytes.len() as u64;
+            dump.bytes += bytes.len() as u64;
         }
         sink.finish()?;
         Ok(dump)
@@ -231,16 +314,17 @@ impl State {
         for block in read::blocks(&bytes) {
             ends.push(ends.last().copied().unwrap_or(0) + block?.whole.len() as u64);
         }
-        Ok(Part { bytes, ends, events: 0 })
+        Ok(Part::new(Store::Memory(bytes), ends, 0))
     }
 
     /// Gives up the oldest stretch, but for the definitions that later ones need.
     fn give_up_oldest(&mut self) -> Result<(), read::Malformed> {
         let Some(stretch) = self.stretches.pop_front() else { return Ok(()) };
+        self.give_up_in_log(&stretch);
         for part in stretch.parts {
-            self.bytes -= part.bytes.capacity();
+            self.bytes -= part.size();
             self.given_up += part.events;
-            for block in read::blocks(&part.bytes) {
+            for block in read::blocks(&part.bytes()) {
                 let block = block?;
                 if block.is(BlockKind::Metadata) {
                     self.types.extend_from_slice(block.whole);
@@ -258,8 +342,9 @@ impl State {
                 }
             }
             // A dump may still have it.
-            if let Some(part) = Arc::into_inner(part) {
-                self.spare = part.bytes;
+            let bytes = Arc::into_inner(part).map(Part::into_bytes);
+            if let Some(Some(Store::Memory(bytes))) = bytes.map(Arc::into_inner) {
+                self.spare = bytes;
             }
         }
         Ok(())
@@ -281,39 +366,39 @@ impl State {
             self.give_up_oldest()?;
             return Ok(true);
         }
+        if self.log.is_some() {
+            return self.strip_oldest();
+        }
         // Of a stretch alone, the later events may need the stacks and label lists of the first.
         let parts = self.stretches.front_mut().map(|stretch| &mut stretch.parts);
         let Some(part) = parts.into_iter().flatten().find(|part| part.events > 0) else {
             return Ok(false);
         };
-        let mut without = Part { bytes: Vec::new(), ends: Vec::new(), events: 0 };
-        for block in read::blocks(&part.bytes) {
-            let block = block?;
-            if !block.is(BlockKind::Event) {
-                without.bytes.extend_from_slice(block.whole);
-                without.ends.push(without.bytes.len() as u64);
-            }
-        }
-        without.bytes.shrink_to_fit();
-        self.bytes -= part.bytes.capacity() - without.bytes.capacity();
+        let (mut bytes, ends) = without_events(&part.bytes())?;
+        bytes.shrink_to_fit();
+        let without = Part::new(Store::Memory(bytes), ends, 0);
+        self.bytes -= part.size() - without.size();
         self.given_up += part.events;
         *part = Arc::new(without);
         Ok(true)
     }
 
     /// Begins a stretch.
-    fn begin(&mut self) {
+    fn begin(&mut self) -> Result<(), read::Malformed> {
         let (age, begins) = (Stopwatch::start(), SystemTime::now());
-        self.stretches.push_back(Stretch { age, begins, parts: Vec::new() });
+        let defines = self.put_threads()?;
+        self.stretches.push_back(Stretch { age, begins, parts: Vec::new(), defines });
+        Ok(())
     }
 
-    fn add(&mut self, part: Part) {
+    fn add(&mut self, part: Part) -> Result<(), read::Malformed> {
         if self.stretches.is_empty() {
-            self.begin();
+            self.begin()?;
         }
-        self.bytes += part.bytes.capacity();
+        self.bytes += part.size();
         let Some(last) = self.stretches.back_mut() else { unreachable!("one was begun") };
         last.parts.push(Arc::new(part));
+        Ok(())
     }
 
     /// Adds a batch. Sequence points begin stretches.
@@ -325,6 +410,11 @@ impl State {
     ) -> Result<(), read::Malformed> {
         let len = batch.pieces.iter().map(|piece| piece.len()).sum();
         while self.size() + len > keep.bytes && self.give_up_something()? {}
+        if self.is_broken {
+            // Nothing refers to it in the stream that begins next.
+            self.give_up_batch(rows_before_all(batch));
+            return Ok(());
+        }
         let mut bytes = self.buffer(len);
         batch.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
         look.map_or(Ok(()), |look| look.look(&bytes))?;
@@ -340,16 +430,25 @@ impl State {
             let is_point = kind == Some(&(BlockKind::SequencePoint as u8));
             if (is_point || at == batch.block_ends.len()) && start > from {
                 let ends = batch.block_ends[first..at].iter().map(|end| end - from as u64);
-                let ends = ends.collect();
-                let is_all = (from, start) == (0, len);
-                let bytes =
-                    if is_all { mem::take(&mut bytes) } else { bytes[from..start].to_vec() };
-                self.add(Part { bytes, ends, events: rows_before(at) - rows_before(first) });
+                let ends: Vec<_> = ends.collect();
+                if self.log.is_some() {
+                    let rows = (first..=at).map(|block| rows_before(block) - rows_before(first));
+                    self.add_to_log(&bytes[from..start], &ends, &rows.collect::<Vec<_>>())?;
+                } else {
+                    let is_all = (from, start) == (0, len);
+                    let bytes =
+                        if is_all { mem::take(&mut bytes) } else { bytes[from..start].to_vec() };
+                    let events = rows_before(at) - rows_before(first);
+                    self.add(Part::new(Store::Memory(bytes), ends, events))?;
+                }
                 (from, first) = (start, at);
             }
             if is_point {
-                self.begin();
+                self.begin()?;
             }
+        }
+        if self.log.is_some() {
+            self.spare = bytes;
         }
         // The second stretch alone reaches back far enough.
         while self.stretches.get(1).is_some_and(|second| second.age.elapsed() >= keep.time) {
@@ -357,6 +456,11 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// How many events a batch has.
+fn rows_before_all(batch: &Batch<'_>) -> u64 {
+    batch.rows.last().copied().unwrap_or(0)
 }
 
 /// A header with more key-values.
@@ -385,8 +489,18 @@ impl Sink for RingSink {
         let mut state = self.0.state.lock();
         let events = state.stretches.iter().flat_map(|stretch| &stretch.parts);
         let given_up = state.given_up + events.map(|part| part.events).sum::<u64>();
-        *state = State { header: header.to_vec(), end: Some(end), given_up, ..State::default() };
+        let mut log = state.log.take();
+        if let Some(log) = &mut log {
+            log.clear();
+            log.set_given_up(given_up);
+        }
+        let (header, end) = (header.to_vec(), Some(end));
+        *state = State { header, end, given_up, log, ..State::default() };
         Ok(())
+    }
+
+    fn wants_restart(&mut self) -> bool {
+        self.0.state.lock().is_broken
     }
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {

@@ -375,10 +375,10 @@ impl Record {
         header.skipped.store(0, Ordering::Relaxed);
         self.escapes.store(0, Ordering::Relaxed);
         self.gap.store(0, Ordering::Relaxed);
-        self.hold(header, chunk);
-        self.move_to(start);
-        compiler_fence(Ordering::Release);
+        self.leave(header);
         self.start.store(start, Ordering::Relaxed);
+        self.move_to(start);
+        self.hold(header, chunk);
         self.ts.store(ts, Ordering::Relaxed);
         self.last.store(0, Ordering::Relaxed);
         self.limit.store(limit_of(start, size), Ordering::Relaxed);
@@ -388,10 +388,10 @@ impl Record {
         ts
     }
 
-    /// Names the record as the holder of its next chunk, if it is in a recorder file. `pos` and
-    /// `start` are still those of the chunk before.
+    /// Notes where the rows of the last chunk end, if the record is in a recorder file. `pos` and
+    /// `start` are still those of that chunk. When they change, `start` first, this is its end.
     #[cfg(not(nettrace_loom))]
-    fn hold(&self, header: &ChunkHeader, chunk: u32) {
+    fn leave(&self, header: &ChunkHeader) {
         if self.place == 0 {
             return;
         }
@@ -407,8 +407,20 @@ impl Record {
             self.set_labels(LABELS_AGAIN);
         }
         compiler_fence(Ordering::Release);
-        header.holder.store(u64::from(self.place) << 32 | u64::from(chunk), Ordering::Relaxed);
     }
+
+    /// Names the record as the holder of its next chunk, if it is in a recorder file. `pos` and
+    /// `start` are at the beginning of the chunk, so none of the bytes in it count as rows.
+    #[cfg(not(nettrace_loom))]
+    fn hold(&self, header: &ChunkHeader, chunk: u32) {
+        if self.place != 0 {
+            compiler_fence(Ordering::Release);
+            header.holder.store(u64::from(self.place) << 32 | u64::from(chunk), Ordering::Relaxed);
+        }
+    }
+
+    #[cfg(nettrace_loom)]
+    fn leave(&self, _: &ChunkHeader) {}
 
     #[cfg(nettrace_loom)]
     fn hold(&self, _: &ChunkHeader, _: u32) {}

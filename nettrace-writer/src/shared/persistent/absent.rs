@@ -4,10 +4,11 @@ use std::{io, path::Path, ptr::NonNull};
 
 use nettrace_event::EventSchema;
 
-use super::Nobody;
+use super::{Nobody, Recovered};
 use crate::{
     process::thread::ThreadRef,
     protocol::pool::{Layout, Pool},
+    sink::ring::Log,
 };
 
 /// There is none.
@@ -15,8 +16,17 @@ use crate::{
 pub(crate) enum Persistent {}
 
 impl Persistent {
-    pub(crate) fn create(_: &Path, _: Layout) -> io::Result<(Self, Pool)> {
+    pub(crate) fn create(
+        _: &Path,
+        _: Layout,
+        _: usize,
+        _: Option<&Path>,
+    ) -> io::Result<(Self, Pool, Option<Recovered>)> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn log(&self) -> io::Result<Log> {
+        match *self {}
     }
 
     pub(crate) fn take_slot(&self, _: &ThreadRef) -> Option<(u32, NonNull<u8>)> {
@@ -59,7 +69,11 @@ impl Persistent {
         match *self {}
     }
 
-    pub(crate) fn remove(&self) {
+    pub(crate) fn has_begun(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn end(&self) {
         match *self {}
     }
 }

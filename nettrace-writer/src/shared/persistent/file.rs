@@ -1,6 +1,6 @@
 //! Writes a session's recorder file.
 
-use std::{io, mem::offset_of, path::Path, ptr::NonNull};
+use std::{io, mem::offset_of, path::Path, ptr::NonNull, sync::Arc};
 
 use nettrace_event::EventSchema;
 use nettrace_format::{
@@ -8,7 +8,7 @@ use nettrace_format::{
     v6,
 };
 
-use super::{Nobody, owner, shared_file::SharedFile};
+use super::{Nobody, Recovered, owner, shared_file::SharedFile};
 use crate::{
     process::thread::ThreadRef,
     protocol::{
@@ -17,8 +17,8 @@ use crate::{
         record::Record,
     },
     shared::buffer::ThreadBuffer,
-    sink::failure::during,
-    sync::{Mutex, Ordering, compiler_fence},
+    sink::{failure::during, ring::Log},
+    sync::{AtomicBool, Mutex, Ordering, compiler_fence},
 };
 
 const PAGE: usize = 4096;
@@ -50,8 +50,12 @@ const _: () = {
 pub(crate) struct Persistent {
     /// All but chunks and their headers.
     front: Mapping,
-    file: SharedFile,
+    file: Arc<SharedFile>,
     room: Mutex<Room>,
+    /// Where the flight recorder's part is, and its size.
+    ring: (usize, usize),
+    /// Whether the session has begun.
+    has_begun: AtomicBool,
 }
 
 /// How much of the file has pages, and where to look for a free slot.
@@ -65,24 +69,33 @@ struct Room {
 impl Persistent {
     /// Makes the file, and a pool whose memory is in it. A file of that name whose process is gone
     /// is renamed.
-    pub(crate) fn create(path: &Path, layout: Layout) -> io::Result<(Self, Pool)> {
-        owner::make_way(path)?;
+    /// `ring` is how many bytes a flight recorder keeps; 0 if the session is none. `to` is where a
+    /// trace goes of what the process before has left.
+    pub(crate) fn create(
+        path: &Path,
+        layout: Layout,
+        ring: usize,
+        to: Option<&Path>,
+    ) -> io::Result<(Self, Pool, Option<Recovered>)> {
+        let left = owner::make_way(path, to)?;
         let context = || format!("cannot make the recorder file {}", path.display());
-        let made = Self::new(path, layout);
-        made.map_err(|error| during(context(), error))
+        let made = Self::new(path, layout, ring);
+        let (persistent, pool) = made.map_err(|error| during(context(), error))?;
+        Ok((persistent, pool, left))
     }
 
-    fn new(path: &Path, layout: Layout) -> io::Result<(Self, Pool)> {
+    fn new(path: &Path, layout: Layout, ring: usize) -> io::Result<(Self, Pool)> {
         let pages = |len: usize| len.next_multiple_of(PAGE);
         let headers_at = pages(slot::AT + slot::MOST * slot::SIZE);
         let headers_len = pages(layout.headers() * chunk::SIZE);
         let (memory_at, memory_len) = (headers_at + headers_len, pages(layout.memory()));
-        let file = SharedFile::create(path, memory_at + memory_len)?;
+        let (ring_at, ring_len) = (memory_at + memory_len, log_size(ring));
+        let file = Arc::new(SharedFile::create(path, ring_at + ring_len)?);
         let made = (|| -> io::Result<_> {
             file.reserve(0, types::AT + STEP)?;
             file.reserve(slot::AT, STEP)?;
             // Pages of headers and chunks, which no write can refuse any more.
-            file.reserve(headers_at, headers_len + memory_len)?;
+            file.reserve(headers_at, headers_len + memory_len + ring_len)?;
             let front = file.map(0, headers_at)?;
             let headers = Table::of(file.map(headers_at, headers_len)?, layout.headers());
             Ok((front, headers, file.map(memory_at, memory_len)?))
@@ -90,7 +103,8 @@ impl Persistent {
         let (front, headers, memory) = made.inspect_err(|_| file.remove())?;
         let slots = (STEP / slot::SIZE) as u32;
         let room = Mutex::new(Room { types: STEP, slots, next_slot: slot::FIRST });
-        let recorder = Self { front, file, room };
+        let has_begun = AtomicBool::new(false);
+        let recorder = Self { front, file, room, ring: (ring_at, ring_len), has_begun };
         recorder.begin(&layout, memory.address(), [headers_at, memory_at]);
         Ok((recorder, Pool::of(layout, headers, Memory::of(memory))))
     }
@@ -118,6 +132,8 @@ impl Persistent {
             (superblock::SLOTS_AT, slot::AT as u64),
             (superblock::CHUNKS_AT, headers_at as u64),
             (superblock::MEMORY_AT, memory_at as u64),
+            (superblock::RING_AT, self.ring.0 as u64),
+            (superblock::RING_SIZE, self.ring.1 as u64),
         ] {
             front.word(at).store(value, Ordering::Relaxed);
         }
@@ -127,6 +143,14 @@ impl Persistent {
             self.describe(nobody.slot(), 0, nobody.name(), &[]);
             self.slot_is_used(nobody.slot());
         }
+    }
+
+    /// Where a flight recorder keeps its events. To be called once.
+    pub(crate) fn log(&self) -> io::Result<Log> {
+        let (at, len) = self.ring;
+        let file = Arc::clone(&self.file);
+        // A dump can go on after the session's end.
+        Ok(Log::new(self.file.map(at, len)?, len, move || file.release(at, len)))
     }
 
     /// A slot for a thread that gets a buffer: its number, and where the buffer goes. `None`: there
@@ -282,12 +306,39 @@ impl Persistent {
 
     /// Notes how many events something has lost that is no thread.
     pub(crate) fn set_attempted(&self, nobody: Nobody, attempted: u64) {
-        self.front.word(at(nobody.slot()) + slot::OWN).store(attempted, Ordering::Relaxed);
+        // Several threads may note it.
+        self.front.word(at(nobody.slot()) + slot::OWN).fetch_max(attempted, Ordering::Relaxed);
     }
 
-    /// Removes the file: the session has ended, and its sink has everything.
-    pub(crate) fn remove(&self) {
+    /// Notes that the session has begun. A start that fails leaves no file behind.
+    pub(crate) fn has_begun(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Removes the file, because the session has ended, and gives its memory back. What threads may
+    /// still touch stays until they let go of it.
+    pub(crate) fn end(&self) {
         self.file.remove();
+        let front = slot::AT + slot::MOST * slot::SIZE;
+        self.file.release(front, self.ring.0 - front);
+        self.file.unlock();
+    }
+}
+
+impl Drop for Persistent {
+    fn drop(&mut self) {
+        if !self.has_begun.load(Ordering::Relaxed) {
+            self.file.remove();
+        }
+    }
+}
+
+/// How much a log takes that keeps so many bytes: a twentieth more, for what stands before each
+/// part, and for what has no room at the end.
+fn log_size(bytes: usize) -> usize {
+    match bytes {
+        0 => 0,
+        bytes => (bytes + bytes / 20).next_multiple_of(PAGE),
     }
 }
 

@@ -2,14 +2,20 @@
 
 use std::{
     fs::{self, File},
-    io::{self, ErrorKind, Read as _},
+    io::{self, ErrorKind},
+    os::unix::fs::{FileExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use nettrace_format::recorder::layout::{MAGIC, superblock};
 
-use super::shared_file::{is_at, lock};
-use crate::sink::failure::during;
+use super::{
+    Recovered,
+    left::{self, Found},
+    shared_file::{is_at, lock},
+};
+use crate::{sink::failure::during, sync::thread};
 
 /// When this process began, in the system's unit; 0 if it is not known.
 pub(super) fn started() -> u64 {
@@ -26,21 +32,22 @@ pub(super) fn boot() -> [u8; 16] {
     u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
 }
 
-/// Makes way for a new recorder file. One that a process has left is renamed: it has `.previous` at
-/// the end of its name from then on, and replaces an earlier one of that name. So there are two at
-/// most.
+/// Makes way for a new recorder file. Of one that a process has left, a trace is made, if there is
+/// a path for it. Without that, or if it fails, the file is renamed: it has `.previous` at the end
+/// of its name from then on, and replaces an earlier one of that name. So there are two at most.
+/// One that has nothing is removed.
 ///
 /// # Errors
 /// [`ErrorKind::ResourceBusy`] if its process lives, [`ErrorKind::AlreadyExists`] if it is no
 /// recorder file.
-pub(super) fn make_way(path: &Path) -> io::Result<()> {
+pub(super) fn make_way(path: &Path, to: Option<&Path>) -> io::Result<Option<Recovered>> {
     let context = || format!("cannot use {} as a recorder file", path.display());
-    let mut old = match File::options().read(true).write(true).open(path) {
+    let old = match File::options().read(true).write(true).open(path) {
         Ok(old) => old,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(during(context(), error)),
     };
-    if let Err(error) = lock(&old) {
+    if let Err(error) = lock_soon(&old) {
         let error = match error.kind() {
             ErrorKind::WouldBlock => {
                 io::Error::new(ErrorKind::ResourceBusy, "a process that still runs writes it")
@@ -54,20 +61,72 @@ pub(super) fn make_way(path: &Path) -> io::Result<()> {
         let error = io::Error::new(ErrorKind::ResourceBusy, "another process has just taken it");
         return Err(during(context(), error));
     }
+    // Anybody can make a file in a folder for all, also one that makes this process read others.
+    let owner = old.metadata().map_err(|error| during(context(), error))?.uid();
+    if owner != rustix::process::geteuid().as_raw() {
+        let error = io::Error::new(ErrorKind::PermissionDenied, "it is another user's");
+        return Err(during(context(), error));
+    }
+    // Its layout is the same in all versions up to the state.
     let mut start = [0; MAGIC.len() + 8];
-    let len = old.read(&mut start).map_err(|error| during(context(), error))?;
+    let len = old.read_at(&mut start, 0).map_err(|error| during(context(), error))?;
     if start[..len] == [0; MAGIC.len() + 8][..len] {
         // Its process was killed while it made it.
-        return fs::remove_file(path).map_err(|error| during(context(), error));
+        return remove(path).map_err(|error| during(context(), error));
     }
     if start[..MAGIC.len()] != MAGIC {
         let error = io::Error::new(ErrorKind::AlreadyExists, "it is a file of another kind");
         return Err(during(context(), error));
     }
     if start[superblock::STATE..] != superblock::USED.to_le_bytes() {
-        return fs::remove_file(path).map_err(|error| during(context(), error));
+        return remove(path).map_err(|error| during(context(), error));
     }
+    let recovered = match left::recover(&old, to) {
+        // What a process leaves that died at once must not replace what is worth more.
+        Ok(Found::Nothing) => return remove(path).map_err(|error| during(context(), error)),
+        Ok(Found::All(recovered)) => {
+            fs::remove_file(path).map_err(|error| during(context(), error))?;
+            return Ok(Some(recovered));
+        }
+        Ok(Found::Part(recovered)) => Some(recovered),
+        Ok(Found::Something) => None,
+        Err(error) => to.map(|to| Recovered {
+            path: to.to_owned(),
+            events: 0,
+            lost: 0,
+            error: Some(error.to_string()),
+        }),
+    };
+    keep_as_previous(path).map_err(|error| during(context(), error))?;
+    Ok(recovered)
+}
+
+/// Gives a recorder file that stays another name.
+fn keep_as_previous(path: &Path) -> io::Result<()> {
     let mut previous = path.to_owned().into_os_string();
     previous.push(".previous");
-    fs::rename(path, PathBuf::from(previous)).map_err(|error| during(context(), error))
+    let previous = PathBuf::from(previous);
+    let mut start = [0; MAGIC.len()];
+    let there = File::open(&previous).and_then(|file| file.read_at(&mut start, 0));
+    if there.is_ok_and(|len| len > 0) && start != MAGIC {
+        let text = format!("{} is a file of another kind", previous.display());
+        return Err(io::Error::new(ErrorKind::AlreadyExists, text));
+    }
+    fs::rename(path, previous)
+}
+
+/// Locks a file. Whoever only asks whether it is locked has the lock for a moment.
+fn lock_soon(file: &File) -> io::Result<()> {
+    let mut tries = 20;
+    loop {
+        match lock(file) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock && tries > 0 => tries -= 1,
+            result => return result,
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn remove(path: &Path) -> io::Result<Option<Recovered>> {
+    fs::remove_file(path).map(|()| None)
 }

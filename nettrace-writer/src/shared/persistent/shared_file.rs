@@ -32,7 +32,13 @@ impl SharedFile {
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let entry = Entry::of(file.as_raw_fd());
         let file = Self { file, path: path.to_owned(), entry };
-        let made = lock(&file.file).and_then(|()| file.file.set_len(len as u64));
+        let made = lock(&file.file).and_then(|()| {
+            if !is_at(&file.file, path) {
+                // Another process has taken it for one that was left.
+                return Err(io::ErrorKind::ResourceBusy.into());
+            }
+            file.file.set_len(len as u64)
+        });
         made.inspect_err(|_| file.remove()).map(|()| file)
     }
 
@@ -45,6 +51,18 @@ impl SharedFile {
                 result => return Ok(result?),
             }
         }
+    }
+
+    /// Takes the pages from `len` bytes, which nobody uses any more.
+    pub(super) fn release(&self, at: usize, len: usize) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // If it fails, the pages go with the last buffer of a thread.
+        let _ = rustix::fs::fallocate(&self.file, flags, at as u64, len as u64);
+    }
+
+    /// Gives up the lock: another session can make way for its own file.
+    pub(super) fn unlock(&self) {
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 
     /// Maps a part, which begins at a page.

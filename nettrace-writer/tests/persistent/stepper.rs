@@ -1,0 +1,149 @@
+//! Starts the other process and steps its threads.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
+    path::Path,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use testkit::process::{is_rerun, skipped_in_emulator, this_program};
+
+use crate::{
+    files::{self, DONE, NOT_PERMITTED},
+    judge::Judge,
+    ptrace::{self, Stepped},
+    script::{self, Script},
+};
+
+/// No script takes so long, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The process, which ends with its test.
+struct Process {
+    child: Child,
+    /// The thread of the script, and the flusher's.
+    threads: Vec<Stepped>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        self.threads.clear();
+        let _ = self.child.wait();
+    }
+}
+
+/// Steps the thread of a script, while the flusher does nothing. Returns how many events are
+/// recorded and how many are lost. `None`: it is skipped.
+pub(crate) fn alone(test: &str, script: &Script) -> Option<(usize, usize)> {
+    run(test, script, None)
+}
+
+/// Steps the thread of a script and the flusher, in an order that depends on `seed`.
+pub(crate) fn together(test: &str, seed: u64, script: &Script) {
+    run(test, script, Some(seed));
+}
+
+fn run(test: &str, script: &Script, seed: Option<u64>) -> Option<(usize, usize)> {
+    if let Some(folder) = is_rerun() {
+        script::run(script, Path::new(&folder));
+    }
+    if skipped_in_emulator("steps of another process") {
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (name, len) in [(files::PROGRESS, files::EVENTS + 1024), (files::SPANS, 0)] {
+        File::create(folder.path().join(name)).unwrap().set_len(len).unwrap();
+    }
+    ptrace::stay_on_processor();
+    let process = this_program()
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env("NETTRACE_RERUN", folder.path())
+        .stdout(Stdio::null())
+        .spawn();
+    let mut process = Process { child: process.unwrap(), threads: Vec::new() };
+    if !begin(&mut process, folder.path()) {
+        println!("skipped: this process may not trace another one");
+        return None;
+    }
+    let start = Instant::now();
+    let mut judge = Judge::new(script, folder.path());
+    judge.look(true);
+    let mut order = seed.map(|seed| Order(seed, 1));
+    let mut flusher_steps = 0_u64;
+    let mut at = 0;
+    loop {
+        if let Some(order) = &mut order {
+            if !process.threads[at].step().unwrap() {
+                assert!(start.elapsed() < PATIENCE, "they hang");
+                at = 1 - at;
+            } else if order.turns() {
+                at = 1 - at;
+            }
+        } else {
+            process.threads[0].step_through().unwrap();
+        }
+        flusher_steps += at as u64;
+        if judge.look(seed.is_some()) == DONE {
+            break;
+        }
+    }
+    drop(process);
+    judge.look(true);
+    let outcome = judge.outcome();
+    println!(
+        "{test}: {:?}, {flusher_steps} of the flusher, {outcome:?}, {:?}",
+        judge.counts,
+        start.elapsed()
+    );
+    Some(outcome)
+}
+
+/// The order in which threads are stepped.
+struct Order(u64, u64);
+
+impl Order {
+    /// Whether it is the other one's turn: at times after each step, at times after hundreds.
+    fn turns(&mut self) -> bool {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        if self.0 >> 54 == 0 {
+            self.1 = 1 << (self.0 >> 40 & 15);
+        }
+        (self.0 >> 33) % self.1 == 0
+    }
+}
+
+/// Waits until the process stops. Returns `false` if it may not be stepped.
+fn begin(process: &mut Process, folder: &Path) -> bool {
+    let progress = File::open(folder.join(files::PROGRESS)).unwrap();
+    let tasks = format!("/proc/{}/task", process.child.id());
+    loop {
+        assert_eq!(process.child.try_wait().unwrap(), None, "it has ended");
+        thread::sleep(Duration::from_millis(1));
+        let mut bytes = [0; files::EVENTS as usize];
+        progress.read_exact_at(&mut bytes, 0).unwrap();
+        if bytes[files::PHASE as usize] == NOT_PERMITTED {
+            return false;
+        }
+        let id = i32::from_le_bytes(*bytes.first_chunk().unwrap());
+        if id == 0 || ptrace::state(id) != Some('t') {
+            continue;
+        }
+        process.threads.push(Stepped::stopped(id).unwrap());
+        let flusher = fs::read_dir(&tasks).unwrap().find_map(|task| {
+            let path = task.unwrap().path();
+            let name = fs::read_to_string(path.join("comm")).unwrap();
+            name.starts_with("nettrace-flush")
+                .then(|| path.file_name().unwrap().to_str().unwrap().parse::<i32>().unwrap())
+        });
+        let flusher = flusher.expect("the flusher's thread");
+        while ptrace::state(flusher) != Some('S') {
+            thread::sleep(Duration::from_millis(1));
+        }
+        process.threads.push(Stepped::seize(flusher).unwrap());
+        return true;
+    }
+}
