@@ -18,6 +18,7 @@ use crate::{
     filter::FilterOptions,
     info::InfoOptions,
     limits::Limits,
+    recorder::RecoverOptions,
     report::ReportOptions,
     schema::SchemaOptions,
     source::Meanwhile,
@@ -40,7 +41,8 @@ use crate::{
         1  the trace is damaged, ends early, or breaks a rule; what was readable was shown; \
         schema diff: a change is breaking\n  \
         2  wrong use, or a file cannot be opened, read or written\n  \
-        3  convert: events or values are missing in the result that its format has a place for"
+        3  convert: events or values are missing in the result that its format has a place for; \
+        recover: the recorder file is damaged, and events are missing"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -136,6 +138,22 @@ pub(crate) enum Command {
         traces: Traces,
         #[command(flatten)]
         to: OutputFile,
+    },
+    /// Write the trace of a session whose process was killed, with what its recorder file has
+    ///
+    /// PATH is the file that the session got by `persistent`. The result has the session's trace
+    /// files, and the events that the process had recorded but not yet written. The recorder file
+    /// and the trace files stay as they are. Standard error says how many events there are, were
+    /// recovered and are lost. If the recorder file is damaged, the result has the rest, and the
+    /// exit code is 3. While the process runs, the command refuses; `nettrace info PATH` works.
+    Recover {
+        /// The recorder file
+        #[arg(value_name = "PATH", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        #[command(flatten)]
+        to: OutputFile,
+        #[command(flatten)]
+        options: RecoverOptions,
     },
     /// Convert a trace to another version of the format, to another format, or for a viewer
     ///
@@ -259,7 +277,7 @@ impl Command {
             | Self::Merge { traces, .. }
             | Self::Redact { traces, .. }
             | Self::Convert { traces, .. } => Some(&traces.files),
-            Self::Schema { .. } | Self::Completions { .. } => None,
+            Self::Recover { .. } | Self::Schema { .. } | Self::Completions { .. } => None,
             #[cfg(unix)]
             Self::Ps
             | Self::Collect { .. }
@@ -267,6 +285,14 @@ impl Command {
             | Self::Select { .. }
             | Self::Counters { .. }
             | Self::Top { .. } => None,
+        }
+    }
+
+    /// The one file that the command reads.
+    pub(crate) fn file(&self) -> Option<&PathBuf> {
+        match (self, self.traces()) {
+            (Self::Recover { file, .. }, _) | (_, Some([file])) => Some(file),
+            _ => None,
         }
     }
 

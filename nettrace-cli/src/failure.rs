@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use nettrace_format::FormatError;
+use nettrace_format::{FormatError, recorder::RecorderError};
 use nettrace_reader::ErrorKind;
 
 /// Why a command failed.
@@ -54,6 +54,21 @@ pub(crate) enum Failure {
     /// A conversion lacks so many things that the target has a place for. They were listed.
     #[error("{0} events or values could not be converted; the result has everything else")]
     Missing(u64),
+    /// What is no recorder file, or cannot be read as one.
+    #[error(transparent)]
+    Recorder(#[from] RecorderError),
+    /// What `recover` is given needs no recovery.
+    #[error("{0}")]
+    Recover(String),
+    /// The process of a recorder file still runs.
+    #[error(
+        "process {0} still runs and records into this file; recover when it has ended; \
+         `nettrace info` shows what is in it now{1}"
+    )]
+    Runs(u32, String),
+    /// What of a recorder file is not in the result.
+    #[error("{0}; the result has everything else")]
+    NotRecovered(String),
     /// A limit on memory would be exceeded: by what, and the limit.
     #[error("{0} exceed {1}; if you trust the trace, raise the bound with --definitions-limit")]
     TooMuch(&'static str, usize),
@@ -158,8 +173,9 @@ impl Failure {
             | Self::Differs(_)
             | Self::Unsound(..)
             | Self::Format(_)
+            | Self::Recorder(_)
             | Self::TooMuch(..) => 1,
-            Self::Missing(_) => 3,
+            Self::Missing(_) | Self::NotRecovered(_) => 3,
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,
             Self::NoStart(_)
@@ -169,6 +185,8 @@ impl Failure {
             | Self::NotInHeph(_)
             | Self::Schema(_)
             | Self::Redact(_)
+            | Self::Recover(_)
+            | Self::Runs(..)
             | Self::NothingMoreInHeph => 2,
             #[cfg(feature = "parquet")]
             Self::OnlyTables(_) | Self::NoHost => 2,

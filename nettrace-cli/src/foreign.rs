@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// What a file begins with, what it is, and what to do.
-const KNOWN: [(&[u8], &str, &str); 12] = [
+const KNOWN: [(&[u8], &str, &str); 13] = [
     (b"\x1f\x8b", "compressed by gzip", "unpack it first: gzip -dc FILE | nettrace … -"),
     (b"\x28\xb5\x2f\xfd", "compressed by zstd", "unpack it first: zstd -dc FILE | nettrace … -"),
     (b"\xfd7zXZ\0", "compressed by xz", "unpack it first: xz -dc FILE | nettrace … -"),
@@ -15,6 +15,11 @@ const KNOWN: [(&[u8], &str, &str); 12] = [
     (b"<", "XML or HTML, perhaps a report", READS),
     (b"PAR1", "a Parquet table", READS),
     (b"ARROW1", "an Arrow table", READS),
+    (
+        b"NTRecord",
+        "a recorder file, the memory of a session",
+        "when its process has ended, `nettrace recover` makes a trace of it",
+    ),
     (b"PERFILE2", "a recording of perf", "`eventheader decode` shows its EventHeader events"),
 ];
 

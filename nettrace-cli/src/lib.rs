@@ -17,6 +17,7 @@ use crate::{
     heph::Trace,
     limits::Limits,
     output::Output,
+    recorder::RecorderFile,
     source::Meanwhile,
     spelling::OneLine,
     summary::say,
@@ -44,6 +45,7 @@ mod namesakes;
 mod nanoseconds;
 mod output;
 mod payload;
+mod recorder;
 mod report;
 mod schema;
 mod seconds;
@@ -67,10 +69,7 @@ pub fn main() -> ExitCode {
     let _ = tempfile::env::override_temp_dir(&nettrace_diagnostics::__client::temporary_folder());
     let mut out = Output::of_stdout();
     // A message begins with the name of the one trace; several are named where it matters.
-    let file = match args.command.traces() {
-        Some([file]) => Some(file.clone()),
-        _ => None,
-    };
+    let file = args.command.file().cloned();
     let result = run(args, &mut out).and_then(|()| Ok(out.flush()?));
     source::hide_progress();
     match result {
@@ -125,6 +124,11 @@ fn run(args: Args, out: &mut Output) -> Result<(), Failure> {
     let mut limits = args.limits;
     let meanwhile = args.command.meanwhile();
     let Some(paths) = args.command.traces() else { return run_live(args, out) };
+    if let (Command::Info { options, .. }, [path]) = (&args.command, paths) {
+        if RecorderFile::is_at(path) {
+            return recorder::info(path, *options, out);
+        }
+    }
     let files = Files::find(paths)?;
     match args.command {
         // Each file has its own offsets, and is sound or not.
@@ -241,6 +245,9 @@ fn run_live(args: Args, out: &mut Output) -> Result<(), Failure> {
     let limits = args.limits;
     match args.command {
         Command::Schema { options } => schema::run(&options, limits, out),
+        Command::Recover { file, to, options } => {
+            recorder::recover(&file, limits, &to, &options, out)
+        }
         #[cfg(unix)]
         Command::Ps => live::ps(out),
         #[cfg(unix)]

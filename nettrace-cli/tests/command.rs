@@ -492,7 +492,7 @@ fn names_of_a_trace_cannot_steer_a_terminal() {
         assert_printable(&nettrace(&args, source), "", name);
     }
     assert!(printed > 10_000_000, "{printed}");
-    // Those that read no trace are tried on live processes, and in a browser.
+    // Those that read no trace are tried on live processes, on recorder files, and in a browser.
     let elsewhere = [
         "ps",
         "collect",
@@ -504,6 +504,7 @@ fn names_of_a_trace_cannot_steer_a_terminal() {
         "completions",
         "help",
         "convert",
+        "recover",
     ];
     let help = nettrace(&["help"], b"");
     let list = stdout(&help).split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();

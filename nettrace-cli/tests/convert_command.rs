@@ -1,7 +1,12 @@
-//! Runs `nettrace convert` as a user does: output files, refusals, damaged input, exit codes.
+//! Runs `nettrace convert` as a user does: output files, refusals, damaged input, exit codes. And
+//! `redact`, and `recover`.
 
 mod convert_support;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod escapes;
 mod program;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod recover;
 mod redact;
 
 use std::{fs, path::Path};

@@ -2,8 +2,8 @@
 
 use std::{
     fs,
-    io::{self, BufReader, Read},
-    path::PathBuf,
+    io::{self, BufReader, Read, Take},
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     vec,
 };
@@ -15,11 +15,18 @@ use crate::files::End;
 /// The size of the header of a stream of version 6.
 const STREAM_HEADER: usize = 20;
 
+/// A file, block after block.
+pub(crate) struct Blocks(Take<BufReader<fs::File>>);
+
+/// One of the files, and how many bytes of it are read. If there is a bound, the file may end there
+/// in the middle.
+pub(crate) type Part = (PathBuf, u64);
+
 /// The bytes of several streams of version 6. Each file is opened when the one before has ended.
 /// What stands behind the end of a stream is left out. A stream that ends early gets an end.
 pub(crate) struct Joined {
-    rest: vec::IntoIter<PathBuf>,
-    file: Option<(PathBuf, BufReader<fs::File>)>,
+    rest: vec::IntoIter<Part>,
+    file: Option<(Part, Blocks)>,
     /// A block, and how much of it has been read.
     block: Vec<u8>,
     read: usize,
@@ -29,7 +36,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    pub(crate) fn new(files: Vec<PathBuf>, end: Arc<Mutex<End>>) -> Self {
+    pub(crate) fn new(files: Vec<Part>, end: Arc<Mutex<End>>) -> Self {
         let rest = files.into_iter();
         Self { rest, file: None, block: Vec::new(), read: 0, bytes: 0, end }
     }
@@ -38,35 +45,27 @@ impl Joined {
     fn next_block(&mut self) -> io::Result<bool> {
         self.block.clear();
         self.read = 0;
-        let Some((path, file)) = &mut self.file else {
-            let Some(path) = self.rest.next() else { return Ok(false) };
+        let Some(((path, most), file)) = &mut self.file else {
+            let Some((path, most)) = self.rest.next() else { return Ok(false) };
             let named = |error: io::Error| {
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
             };
-            let file = fs::File::open(&path).map_err(named)?;
-            let mut file = BufReader::with_capacity(256 << 10, file);
-            take(&mut file, STREAM_HEADER, &mut self.block).map_err(named)?;
+            let file = Blocks::open(&path, most, &mut self.block).map_err(named)?;
             let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(begins) = &mut end.begins {
                 begins.push((self.bytes, path.clone()));
             }
-            self.file = Some((path, file));
+            self.file = Some(((path, most), file));
             self.bytes += self.block.len() as u64;
             return Ok(true);
         };
-        let is_whole = match take(file, v6::BLOCK_HEADER, &mut self.block)? {
-            true => {
-                let header = [self.block[0], self.block[1], self.block[2], 0];
-                let is_end = self.block[3] == v6::BlockKind::EndOfStream as u8;
-                let size = if is_end { 0 } else { u32::from_le_bytes(header) as usize };
-                take(file, size, &mut self.block)?
+        if !file.next_block(&mut self.block)? {
+            // The caller knows of damage that bounds the file.
+            if *most == u64::MAX {
+                let why = "the file ends early; what stands before was read";
+                let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+                end.damaged.push((path.clone(), why.into()));
             }
-            false => false,
-        };
-        if !is_whole {
-            let why = "the file ends early; what stands before was read";
-            let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-            end.damaged.push((path.clone(), why.into()));
             self.block.clear();
             self.block.extend_from_slice(&v6::END_OF_STREAM);
         }
@@ -78,9 +77,31 @@ impl Joined {
     }
 }
 
-/// Appends so many bytes. Returns whether there were as many.
-fn take(file: &mut impl Read, count: usize, out: &mut Vec<u8>) -> io::Result<bool> {
-    Ok(file.take(count as u64).read_to_end(out)? == count)
+impl Blocks {
+    /// Opens a file, of which at most so many bytes are read. Appends the header of its stream.
+    pub(crate) fn open(path: &Path, most: u64, out: &mut Vec<u8>) -> io::Result<Self> {
+        let file = BufReader::with_capacity(256 << 10, fs::File::open(path)?);
+        let mut file = Self(file.take(most));
+        file.take(STREAM_HEADER, out)?;
+        Ok(file)
+    }
+
+    /// Appends the next block. Returns whether it is whole.
+    pub(crate) fn next_block(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
+        let start = out.len();
+        if !self.take(v6::BLOCK_HEADER, out)? {
+            return Ok(false);
+        }
+        let header = [out[start], out[start + 1], out[start + 2], 0];
+        let is_end = out[start + 3] == v6::BlockKind::EndOfStream as u8;
+        let size = if is_end { 0 } else { u32::from_le_bytes(header) as usize };
+        self.take(size, out)
+    }
+
+    /// Appends so many bytes. Returns whether there were as many.
+    fn take(&mut self, count: usize, out: &mut Vec<u8>) -> io::Result<bool> {
+        Ok((&mut self.0).take(count as u64).read_to_end(out)? == count)
+    }
 }
 
 impl Read for Joined {

@@ -17,8 +17,11 @@ use std::{
 use nettrace_reader::{Options, Trace, heph::is_heph};
 use nettrace_views::model::{Clock, Time};
 
-pub(crate) use self::joined::Joined;
+pub(crate) use self::joined::{Blocks, Joined, Part};
 use crate::{failure::Failure, foreign, spelling::OneLine, summary::say};
+
+/// The key whose value says that a stream was made of a recorder file: the process.
+const RECOVERED: &str = "nettrace.recovered";
 
 /// The traces that a command reads.
 #[derive(Debug)]
@@ -52,7 +55,9 @@ pub(crate) struct File {
     /// When it begins, in nanoseconds since 1970.
     pub(crate) start: Option<i128>,
     /// Its recording, and its number there.
-    part: Option<(String, u64)>,
+    pub(crate) part: Option<(String, u64)>,
+    /// How many bytes of it are read: those before damage that is known.
+    pub(crate) most: u64,
 }
 
 impl Files {
@@ -121,18 +126,25 @@ pub(crate) fn say_gaps(recordings: &[Recording]) -> io::Result<()> {
     recordings.iter().flat_map(Recording::gaps).try_for_each(|gap| say(Some(gap)))
 }
 
-/// The traces in a folder, by the first bytes of its files. Hidden files are left alone: they are
-/// being made.
+/// The files in a folder. Hidden ones are left alone: they are being made.
+fn visible_files(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<PathBuf>>> {
+    Ok(fs::read_dir(folder)?.filter_map(|entry| {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return Some(Err(error)),
+        };
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let path = entry.path();
+        (!is_hidden && path.is_file()).then_some(Ok(path))
+    }))
+}
+
+/// The traces in a folder, by the first bytes of its files.
 fn traces_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error| Failure::Open(folder.display().to_string(), error);
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        let path = entry.path();
-        if is_hidden || !path.is_file() {
-            continue;
-        }
+    for path in visible_files(folder).map_err(fail)? {
+        let path = path.map_err(fail)?;
         let first = first_bytes(&path, foreign::LONGEST as u64)?;
         if first == b"Nettrace" || is_heph(&first) {
             found.push(path);
@@ -154,7 +166,7 @@ fn first_bytes(path: &Path, count: u64) -> Result<Vec<u8>, Failure> {
 
 impl File {
     /// Looks at the beginning of a file.
-    fn open(path: PathBuf) -> Result<Self, Failure> {
+    pub(crate) fn open(path: PathBuf) -> Result<Self, Failure> {
         let fail = |error| Failure::Open(path.display().to_string(), error);
         if path.as_os_str() == "-" {
             let text = "standard input cannot be one of several traces";
@@ -183,13 +195,33 @@ impl File {
             start: Clock::of(trace).start(),
             part: recording.zip(number),
             trace: trace.clone(),
+            most: u64::MAX,
             path,
         })
     }
 }
 
+/// The files in a folder that a session has written, of the recording with this name. What was
+/// recovered before is none of them.
+pub(crate) fn of_recording(folder: &Path, name: &str) -> io::Result<Vec<File>> {
+    let mut found = Vec::new();
+    for path in visible_files(folder)? {
+        let path = path?;
+        // Another file that cannot be read does not matter.
+        if !first_bytes(&path, foreign::LONGEST as u64).is_ok_and(|first| first == b"Nettrace") {
+            continue;
+        }
+        let Ok(file) = File::open(path) else { continue };
+        let is_part = file.part.as_ref().is_some_and(|(recording, _)| recording == name);
+        if is_part && file.version >= 6 && file.trace.value(RECOVERED).is_none() {
+            found.push(file);
+        }
+    }
+    Ok(found)
+}
+
 /// Puts files of one recording together, by the time at which the recordings begin.
-fn recordings(files: Vec<File>) -> io::Result<Vec<Recording>> {
+pub(crate) fn recordings(files: Vec<File>) -> io::Result<Vec<Recording>> {
     let mut found: Vec<Recording> = Vec::new();
     for file in files {
         let is_same = |it: &&mut Recording| {
@@ -239,8 +271,8 @@ impl Recording {
         self.files.iter().all(|file| file.version >= 6 && file.part.is_some())
     }
 
-    pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        self.files.iter().map(|file| file.path.clone()).collect()
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        self.files.iter().map(|file| (file.path.clone(), file.most)).collect()
     }
 
     /// Where files are missing between two.

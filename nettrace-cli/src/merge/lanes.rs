@@ -162,7 +162,7 @@ impl<T: Take> Lanes<T> {
         let fail = |error| Failure::Open(path.display().to_string(), error);
         let options = self.limits.options().runtime_events(false).keep_thread_totals(true);
         let (bytes, is_joined): (Bytes, _) = if recording.is_joined() {
-            (Box::new(Joined::new(recording.paths(), Arc::clone(&self.end))), true)
+            (Box::new(Joined::new(recording.parts(), Arc::clone(&self.end))), true)
         } else {
             (Box::new(fs::File::open(&path).map_err(fail)?), false)
         };

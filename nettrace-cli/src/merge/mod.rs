@@ -68,7 +68,7 @@ pub(crate) fn open(
     let size = recordings.iter().flat_map(|it| &it.files).map(|file| file.size).sum();
     let bytes: Bytes = if is_joined {
         limits.joined = true;
-        Box::new(Joined::new(recordings[0].paths(), Arc::clone(&end)))
+        Box::new(Joined::new(recordings[0].parts(), Arc::clone(&end)))
     } else {
         Box::new(start(recordings, *limits, &end)?)
     };
@@ -132,8 +132,34 @@ pub(crate) fn run(
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
     let recordings = files.into_recordings()?;
-    say_gaps(&recordings)?;
     let (count, of) = (recordings.iter().map(|it| it.files.len()).sum::<usize>(), recordings.len());
+    let written = write(recordings, limits, to, stdout)?;
+    let Written { events, lost, bytes, .. } = written;
+    say(Some(format_args!(
+        "# files={count} recordings={of} events={events} lost={lost} bytes={bytes}"
+    )))?;
+    written.end()
+}
+
+/// What was written of recordings.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) events: u64,
+    pub(crate) lost: u64,
+    pub(crate) bytes: u64,
+    /// Events that the format cannot hold.
+    large_events: u64,
+    ending: Ending,
+}
+
+/// Writes one file of recordings.
+pub(crate) fn write(
+    recordings: Vec<Recording>,
+    limits: Limits,
+    to: &OutputFile,
+    stdout: &mut impl Write,
+) -> Result<Written, Failure> {
+    say_gaps(&recordings)?;
     let end = Arc::new(Mutex::new(End::default()));
     let mut merged = start(recordings, limits, &end)?;
     let mut destination = Destination::open(&to.output, to.force, stdout)?;
@@ -150,12 +176,15 @@ pub(crate) fn run(
     if large_events > 0 {
         say(Some(format_args!("left out: {large_events} events that are too large")))?;
     }
-    say(Some(format_args!(
-        "# files={count} recordings={of} events={events} lost={lost} bytes={bytes}"
-    )))?;
-    Ending(Some(end)).after(if large_events == 0 {
-        Ok(())
-    } else {
-        Err(Failure::Missing(large_events))
-    })
+    Ok(Written { events, lost, bytes, large_events, ending: Ending(Some(end)) })
+}
+
+impl Written {
+    /// Says what is wrong with the files. Fails if the result lacks something.
+    pub(crate) fn end(self) -> Result<(), Failure> {
+        self.ending.after(match self.large_events {
+            0 => Ok(()),
+            count => Err(Failure::Missing(count)),
+        })
+    }
 }
