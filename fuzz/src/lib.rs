@@ -20,10 +20,12 @@ pub use testkit::streams;
 pub mod changes;
 pub mod heph;
 mod objects;
+mod recorder;
 mod report;
 mod spans;
 mod tables;
 
+pub use recorder::check_recorder;
 pub use report::check_report;
 pub use tables::check_tables;
 
