@@ -46,6 +46,9 @@ fn main() {
     if options.wants("flight_recorder") {
         flight_recorder(&options, &mut report);
     }
+    if options.wants("persistent") {
+        persistent(&options, &mut report);
+    }
     report.finish();
 }
 
@@ -112,10 +115,15 @@ fn flight_recorder(options: &Options, report: &mut Report) {
     let Some(folder) = machine::tmpfs().and_then(|_| folder().ok()) else {
         return report.skip("flight_recorder_dump", "the system has no folder for files in memory");
     };
-    let session =
-        Session::builder().flight_recorder(keep).provider(PROVIDER).on_full(OnFull::Block);
+    let millis = dumps_of(Session::builder().flight_recorder(keep), KEPT, &folder, options);
+    report.figure("flight_recorder_dump_64_mib_ms", millis);
+}
+
+/// How many milliseconds it takes to dump what a flight recorder keeps into a file in memory.
+fn dumps_of(builder: SessionBuilder, kept: usize, folder: &TempDir, options: &Options) -> Vec<f64> {
+    let session = builder.provider(PROVIDER).on_full(OnFull::Block);
     let session = session.start().expect("a flight recorder starts");
-    for number in 0..options.amount(2 * KEPT as u64 / ROW, 10_000) {
+    for number in 0..options.amount(2 * kept as u64 / ROW, 10_000) {
         Two { a: number, b: number }.emit();
     }
     session.flush().expect("memory takes everything");
@@ -124,9 +132,36 @@ fn flight_recorder(options: &Options, report: &mut Report) {
         let file = FileSink::new(folder.path().join(format!("{number}.nettrace")));
         let start = Instant::now();
         let dump = session.dump(file).expect("memory is free");
-        millis.push(start.elapsed().as_secs_f64() * 1e3 * KEPT as f64 / dump.bytes as f64);
+        millis.push(start.elapsed().as_secs_f64() * 1e3 * kept as f64 / dump.bytes as f64);
     }
-    report.figure("flight_recorder_dump_64_mib_ms", millis);
+    millis
+}
+
+/// The same sessions with and without a recorder file in memory, in turns. All of them wait instead
+/// of dropping.
+fn persistent(options: &Options, report: &mut Report) {
+    const KEPT: usize = 64 << 20;
+    let Some(folder) = machine::tmpfs().and_then(|_| folder().ok()) else {
+        return report.skip("persistent", "the system has no folder for files in memory");
+    };
+    let keep = Keep::last(Duration::from_secs(3_600)).within(KEPT);
+    let span = seconds(options) / 5;
+    let rate = |builder: SessionBuilder| {
+        record(builder.on_full(OnFull::Block), span, u64::MAX).events_per_second()
+    };
+    let file = folder.path().join("bench.recorder");
+    let [mut plain, mut kept, mut ring, mut kept_ring] = [const { Vec::new() }; 4];
+    for _ in 0..options.amount(9, 1) {
+        let recorder = || Session::builder().flight_recorder(keep);
+        plain.push(rate(Session::builder().file("/dev/null")));
+        kept.push(rate(Session::builder().file("/dev/null").persistent(&file)));
+        ring.push(rate(recorder()));
+        kept_ring.push(rate(recorder().persistent(&file)));
+    }
+    report.ratio("persistent_over_plain", median(kept) / median(plain));
+    report.ratio("persistent_recorder_over_plain", median(kept_ring) / median(ring));
+    let builder = Session::builder().flight_recorder(keep).persistent(&file);
+    report.figure("persistent_dump_64_mib_ms", dumps_of(builder, KEPT, &folder, options));
 }
 
 /// How many events a second the floor records.

@@ -48,7 +48,9 @@ impl Counts {
     #[must_use]
     pub fn of(&self, number: usize) -> &AtomicU64 {
         assert!(number < self.count, "one of the counts");
-        // SAFETY: C1, checked above. Bytes of a file are a valid value.
-        unsafe { self.start.add(number).as_ref() }
+        // SAFETY: C1, checked above.
+        let count = unsafe { self.start.add(number) };
+        // SAFETY: as above. Bytes of a file are a valid value.
+        unsafe { count.as_ref() }
     }
 }

@@ -1,6 +1,6 @@
-//! `killme --persistent`: when it is killed at a random moment, its trace and its recorder file have
-//! every event whose `emit` has returned, or count it as lost. For each thread: recovered + lost =
-//! returned, or one more.
+//! `killme --persistent`: when it is killed at a random moment, its trace and its recorder file
+//! have every event whose `emit` has returned, or count it as lost. For each thread: recovered +
+//! lost = returned, or one more.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 mod support;
@@ -30,26 +30,38 @@ struct Case {
     interval: u64,
     budget: usize,
     file_size: Option<u64>,
+    /// It is a flight recorder.
+    keeps: bool,
     /// The kill comes after so many milliseconds.
     delay: (u64, u64),
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 8] = [
     Case {
         threads: 1,
         rate: 0,
         interval: 100,
         budget: 16 << 20,
         file_size: None,
+        keeps: false,
         delay: (20, 250),
     },
-    Case { threads: 4, rate: 0, interval: 1, budget: 2 << 20, file_size: None, delay: (20, 200) },
+    Case {
+        threads: 4,
+        rate: 0,
+        interval: 1,
+        budget: 2 << 20,
+        file_size: None,
+        keeps: false,
+        delay: (20, 200),
+    },
     Case {
         threads: 64,
         rate: 200,
         interval: 100,
         budget: 8 << 20,
         file_size: None,
+        keeps: false,
         delay: (30, 300),
     },
     Case {
@@ -58,10 +70,45 @@ const CASES: [Case; 6] = [
         interval: 5,
         budget: 8 << 20,
         file_size: Some(64 << 10),
+        keeps: false,
         delay: (30, 300),
     },
-    Case { threads: 64, rate: 0, interval: 20, budget: 4 << 20, file_size: None, delay: (50, 300) },
-    Case { threads: 2, rate: 50, interval: 10, budget: 4 << 20, file_size: None, delay: (50, 400) },
+    Case {
+        threads: 64,
+        rate: 0,
+        interval: 20,
+        budget: 4 << 20,
+        file_size: None,
+        keeps: false,
+        delay: (50, 300),
+    },
+    Case {
+        threads: 2,
+        rate: 50,
+        interval: 10,
+        budget: 4 << 20,
+        file_size: None,
+        keeps: false,
+        delay: (50, 400),
+    },
+    Case {
+        threads: 3,
+        rate: 0,
+        interval: 10,
+        budget: 16 << 20,
+        file_size: None,
+        keeps: true,
+        delay: (50, 900),
+    },
+    Case {
+        threads: 40,
+        rate: 2_000,
+        interval: 100,
+        budget: 8 << 20,
+        file_size: None,
+        keeps: true,
+        delay: (50, 3_000),
+    },
 ];
 
 #[test]
@@ -104,6 +151,9 @@ fn kill_once(case: Case) -> [u64; 2] {
     if let Some(size) = case.file_size {
         command.arg("--file-size").arg(size.to_string());
     }
+    if case.keeps {
+        command.args(["--keep", "1"]);
+    }
     command.arg("--persistent").arg(&recorder).arg("--counts").arg(&counts);
     command.arg("--out").arg(at("killme.nettrace")).stdout(Stdio::null());
     let mut program = command.spawn().unwrap();
@@ -121,15 +171,18 @@ fn kill_once(case: Case) -> [u64; 2] {
         .map(|path| (stream_number(&path), path))
         .collect();
     streams.sort();
-    let (last, last_path) = streams.last().expect("the session has begun");
-    let mut seen = Seen::new(*last);
-    see(&fs::read(last_path).unwrap(), &mut seen);
+    assert_eq!(streams.is_empty(), case.keeps, "the session has begun");
+    let seen = streams.last().map(|(last, path)| {
+        let mut seen = Seen::new(*last);
+        see(&fs::read(path).unwrap(), &mut seen);
+        seen
+    });
     let bytes = fs::read(&recorder).unwrap();
-    let recovered = Recorder::open(&bytes).unwrap().recover(Some(&seen)).unwrap();
+    let recovered = Recorder::open(&bytes).unwrap().recover(seen.as_ref()).unwrap();
     assert_eq!((recovered.damaged, recovered.without_type), (0, 0));
     let rest = at("rest.nettrace");
     fs::write(&rest, &recovered.stream).unwrap();
-    streams.push((last + 1, rest.clone()));
+    streams.push((u64::MAX, rest.clone()));
 
     let report = verify(&recovered.stream[..]).unwrap();
     assert!(report.is_sound(), "{case:?}: {:#?}", report.violations);

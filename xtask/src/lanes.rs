@@ -63,12 +63,15 @@ pub(crate) fn accounting(_: &Workspace, tally: &mut Tally) -> Result<()> {
     some(tally.ran() - before, "the test program `accounting` has no ignored test")
 }
 
-/// Runs the long test of `killme`: 60 kills, or as many as `NETTRACE_KILLS` says. It also limits
-/// how old the missing events may be.
+/// Runs the long tests of `killme`: 60 kills that leave a file, 120 that leave a recorder file, or
+/// as many as `NETTRACE_KILLS` says. The first also limits how old the missing events may be.
 pub(crate) fn kills(_: &Workspace, tally: &mut Tally) -> Result<()> {
-    let before = tally.ran();
-    release_test("killed").args(["--", "--ignored", "--nocapture"]).test(tally)?;
-    some(tally.ran() - before, "the test program `killed` has no ignored test")
+    for name in ["killed", "recovered"] {
+        let before = tally.ran();
+        release_test(name).args(["--", "--ignored", "--nocapture"]).test(tally)?;
+        some(tally.ran() - before, &format!("the test program `{name}` has no ignored test"))?;
+    }
+    Ok(())
 }
 
 /// A step that tests the example programs, optimised, by the test program `name`.

@@ -7,7 +7,7 @@
 use std::{
     io::{self, Write},
     num::NonZero,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{
         Arc,
@@ -140,7 +140,8 @@ fn builder(args: &Args) -> Result<SessionBuilder, Failure> {
     let mut builder = args.output.session(NAME);
     if let Some(size) = args.file_size {
         let stem = path.file_stem().unwrap_or(path.as_os_str());
-        let folder = path.parent().unwrap_or(&path);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
         builder = builder.sink(RotationOptions::new(folder, stem).file_size(size).build()?);
     }
     if let Some(seconds) = args.keep {
