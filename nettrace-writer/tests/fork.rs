@@ -416,9 +416,12 @@ fn a_child_has_no_flight_recorder_and_may_start_one() {
     }
     let folder = tempfile::tempdir().unwrap();
     let recorder = |name| {
-        let keep = Keep::last(Duration::from_secs(60));
+        let keep = Keep::last(Duration::from_secs(60)).within(4 << 20);
         let triggers = Triggers::new(folder.path(), name).on_panic();
-        Session::builder().flight_recorder(keep).triggers(triggers).provider("Fork-Child").start()
+        let builder = Session::builder().flight_recorder(keep).triggers(triggers);
+        #[cfg(all(feature = "persistent", target_pointer_width = "64"))]
+        let builder = builder.persistent(folder.path().join(name).with_extension("recorder"));
+        builder.provider("Fork-Child").budget(4 << 20).start()
     };
     let session = recorder("parent").unwrap();
     Mark { value: 1 }.emit();
@@ -427,9 +430,16 @@ fn a_child_has_no_flight_recorder_and_may_start_one() {
         let is_refused = matches!(session.dump(MemorySink::new()), Err(Error::Forked));
         // A panic is told to the triggers.
         let _ = catch_unwind(|| panic!("in the child"));
+        // Nobody listens here, also if the parent's memory is a file.
+        Mark { value: 3 }.emit();
         if !is_refused || trigger.fire(&[]) {
             return 1;
         }
+        let of_parent = recorder("parent");
+        if cfg!(all(feature = "persistent", target_pointer_width = "64")) == of_parent.is_ok() {
+            return 2;
+        }
+        drop(of_parent);
         let own = recorder("child").unwrap();
         Mark { value: 2 }.emit();
         let dump = own.dump(MemorySink::new()).unwrap();
@@ -438,6 +448,7 @@ fn a_child_has_no_flight_recorder_and_may_start_one() {
     });
     assert_eq!(answer, 0);
     assert!(trigger.fire(&[]));
+    assert_eq!(session.stats().attempted, 1);
     session.finish().unwrap();
     let names = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
     assert_eq!(names.collect::<Vec<_>>(), ["parent-slow-1.nettrace"]);

@@ -89,6 +89,9 @@ struct Args {
     /// folder when a request is slow or panics
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["out", "keep_slow"])]
     black_box: Option<PathBuf>,
+    /// Keep the memory in this file, which outlives the process: see `nettrace recover`
+    #[arg(long, value_name = "FILE")]
+    persistent: Option<PathBuf>,
     /// Begin so many requests a second, instead of each when another is done
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,

@@ -97,6 +97,10 @@ impl Recording {
                         (Session::builder().sink(tail), Some(counter))
                     }
                 };
+                let session = match &args.persistent {
+                    Some(file) => session.persistent(file).budget(16 << 20),
+                    None => session,
+                };
                 let session = session.format(args.format).provider(nettrace_tower::PROVIDER);
                 let session = session.provider(app::PROVIDER).provider(COUNTERS);
                 let session = session.provider("NetTrace-Panics").start()?;

@@ -1,0 +1,280 @@
+//! Sessions whose memory is in a file that outlives the process: what the file has, whose it is, and
+//! what becomes of it.
+#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+mod trace_support;
+
+use std::{
+    fs,
+    io::ErrorKind,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use nettrace_format::recorder::Recorder;
+use nettrace_reader::Reader;
+use nettrace_writer::{
+    Emit, Error, Format, Keep, Label, Origin, Session, ThreadRef, TraceEvent, enter_labels,
+    sink::MemorySink,
+};
+
+use crate::trace_support::{Seen, read, sound};
+
+const LONG: Duration = Duration::from_secs(3_600);
+
+/// A folder in memory, if the system has one.
+fn folder() -> tempfile::TempDir {
+    let in_memory = Path::new("/dev/shm");
+    if in_memory.is_dir() { tempfile::tempdir_in(in_memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+/// What a file has that no process writes any more: a copy of it.
+fn recovered(file: &Path) -> (nettrace_format::recorder::Recovered, Vec<Seen>) {
+    let bytes = fs::read(file).unwrap();
+    let recovered = Recorder::open(&bytes).unwrap().recover(None).unwrap();
+    assert_eq!((recovered.damaged, recovered.without_type), (0, 0));
+    let (events, lost) = sound(&recovered.stream, &[]);
+    assert_eq!((events, lost), (recovered.events, recovered.lost));
+    let seen = read(&recovered.stream);
+    (recovered, seen)
+}
+
+#[test]
+fn a_flight_recorder_in_a_file_has_what_a_dump_has_and_what_came_since() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Recorder-Same")]
+    struct Same {
+        number: u64,
+    }
+    let folder = folder();
+    let file = folder.path().join("recorder");
+    let keep = Keep::last(LONG).within(1 << 20);
+    let builder = Session::builder().flight_recorder(keep).persistent(&file).budget(4 << 20);
+    let session = builder.provider("Recorder-Same").flush_interval(LONG).start().unwrap();
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Batches of all sizes, many more of them than fit, and threads that come and go.
+    let mut number = 0;
+    for round in 0..1_500_u64 {
+        for _ in 0..round % 60 {
+            let _labels = enter_labels(&[Label::Int("number", number as i64)]).unwrap();
+            Same { number }.emit();
+            number += 1;
+        }
+        if round % 100 == 0 {
+            thread::spawn(move || Same { number }.emit()).join().unwrap();
+            number += 1;
+        }
+        session.flush().unwrap();
+        if round % 250 == 249 {
+            let (it, seen) = recovered(&file);
+            // Numbers do not tell what a thread lost that has ended; the key-value tells all.
+            assert!((number - 15..=number).contains(&(it.events + it.lost)), "round {round}");
+            let reader = Reader::new(&it.stream[..]).unwrap();
+            let given_up: u64 = reader.trace().value("nettrace.given_up").unwrap().parse().unwrap();
+            assert_eq!(it.events + given_up, number, "round {round}");
+            assert!(seen.windows(2).all(|pair| pair[0].value() + 1 == pair[1].value()));
+            assert!(seen.iter().all(|event| event.value() + 1 == number || event.labels.len() < 2));
+        }
+    }
+    let memory = MemorySink::new();
+    let dump = session.dump(memory.clone()).unwrap();
+    assert_eq!(dump.events + dump.given_up, number);
+    assert!(dump.events > 15_000, "{dump:?}");
+    for _ in 0..1_000 {
+        Same { number }.emit();
+        number += 1;
+    }
+    let (it, seen) = recovered(&file);
+    assert_eq!(it.events, dump.events + 1_000);
+    assert_eq!(seen.last().unwrap().value(), number - 1);
+    let dumped = read(&memory.bytes());
+    let values = |seen: &[Seen]| seen.iter().map(|event| event.value()).collect::<Vec<_>>();
+    assert_eq!(values(&seen)[..dumped.len()], values(&dumped)[..]);
+    session.finish().unwrap();
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_burst_that_exceeds_the_ring_leaves_its_last_events() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Recorder-Burst")]
+    struct Burst {
+        number: u64,
+        text: &'static str,
+    }
+    let folder = folder();
+    let file = folder.path().join("recorder");
+    let keep = Keep::last(LONG).within(1 << 20);
+    let builder = Session::builder().flight_recorder(keep).persistent(&file);
+    let session = builder.provider("Recorder-Burst").flush_interval(LONG).start().unwrap();
+    const EVENTS: u64 = 200_000;
+    let text = "a text of some length, so that a megabyte is soon full";
+    for round in 0..3 {
+        for number in 0..EVENTS {
+            let _labels = (number % 50 == 0)
+                .then(|| enter_labels(&[Label::Int("number", number as i64)]).unwrap());
+            Burst { number: round * EVENTS + number, text }.emit();
+        }
+        session.flush().unwrap();
+        let (it, seen) = recovered(&file);
+        assert_eq!(it.events + it.lost, (round + 1) * EVENTS);
+        assert!(it.events > 5_000, "{} events", it.events);
+        assert_eq!(seen.last().unwrap().value(), (round + 1) * EVENTS - 1);
+        let bytes = fs::read(&file).unwrap();
+        assert_eq!(Recorder::open(&bytes).unwrap().streams(), 1);
+    }
+    assert_eq!(session.stats().dropped(), 0);
+}
+
+#[test]
+fn related_threads_have_indices_of_their_own() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Recorder-Related")]
+    struct About {
+        number: u64,
+    }
+    let folder = folder();
+    let file = folder.path().join("recorder");
+    let keep = Keep::last(LONG);
+    let builder = Session::builder().flight_recorder(keep).persistent(&file).budget(4 << 20);
+    let session = builder.provider("Recorder-Related").flush_interval(LONG).start().unwrap();
+    let other = || thread::spawn(ThreadRef::current).join().unwrap();
+    About { number: 0 }.emit_with(&Origin::new().thread(&other()));
+    session.flush().unwrap();
+    About { number: 1 }.emit_with(&Origin::new().thread(&other()));
+    thread::spawn(|| About { number: 2 }.emit()).join().unwrap();
+    let (it, _) = recovered(&file);
+    assert_eq!((it.events, it.lost), (3, 0));
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Recorder-Left")]
+struct Left {
+    number: u64,
+}
+
+/// Makes a file as a killed process leaves it, with so many events.
+fn leave(folder: &Path, events: u64) -> PathBuf {
+    let (live, file) = (folder.join("live"), folder.join("recorder"));
+    let builder = Session::builder().file(folder.join("own.nettrace")).overwrite(true);
+    let builder = builder.provider("Recorder-Left").persistent(&live).budget(2 << 20);
+    let session = builder.flush_interval(LONG).start().unwrap();
+    for number in 0..events {
+        Left { number }.emit();
+        if number == 9 {
+            session.flush().unwrap();
+        }
+    }
+    fs::copy(&live, &file).unwrap();
+    let (own, as_left) = (folder.join("own.nettrace"), folder.join("as-left"));
+    fs::copy(&own, &as_left).unwrap();
+    drop(session);
+    fs::rename(as_left, own).unwrap();
+    file
+}
+
+#[test]
+fn what_a_process_has_left_is_kept_or_recovered() {
+    let folder = folder();
+    let in_folder = |name: &str| folder.path().join(name);
+    let start = |file: &Path| {
+        let builder = Session::builder().sink(MemorySink::new()).provider("Recorder-None");
+        builder.persistent(file).budget(2 << 20)
+    };
+    // Its own file has been written since, as far as this one has it.
+    let file = leave(folder.path(), 25);
+    let session = start(&file).start().unwrap();
+    let previous = in_folder("recorder.previous");
+    assert!(previous.exists());
+    // A second one cannot have it, and takes nothing away.
+    let busy = start(&file).start().unwrap_err();
+    assert!(matches!(&busy, Error::Recorder(it) if it.kind() == ErrorKind::ResourceBusy), "{busy}");
+    assert!(file.exists());
+    session.finish().unwrap();
+    assert!(!file.exists());
+
+    // One that has nothing does not replace one that has.
+    leave(folder.path(), 0);
+    let before = fs::metadata(&previous).unwrap().ino();
+    start(&file).start().unwrap().finish().unwrap();
+    assert_eq!(fs::metadata(&previous).unwrap().ino(), before);
+
+    // A start that fails leaves no file, and what was there is still there.
+    leave(folder.path(), 3);
+    let failing = start(&file).file("/no/such/folder/trace.nettrace").start();
+    assert!(matches!(failing, Err(Error::Sink(_))), "{failing:?}");
+    assert!(!file.exists() && previous.exists());
+
+    leave(folder.path(), 25);
+    let to = in_folder("recovered.nettrace");
+    let session = start(&file).recover_to(&to).start().unwrap();
+    let found = session.recovered().unwrap().clone();
+    assert_eq!((&*found.path, found.lost, found.error), (&*to, 0, None));
+    let (events, lost) = sound(&fs::read(&to).unwrap(), &[]);
+    assert_eq!((events, lost), (found.events, 0));
+    session.finish().unwrap();
+
+    // The trace is there already: it stays, and so does the recorder file.
+    leave(folder.path(), 30);
+    let session = start(&file).recover_to(&to).start().unwrap();
+    assert!(session.recovered().unwrap().error.is_some());
+    assert_eq!(sound(&fs::read(&to).unwrap(), &[]).0, events);
+    let bytes = fs::read(&previous).unwrap();
+    let left = Recorder::open(&bytes).unwrap();
+    assert_eq!(left.threads().iter().map(|thread| thread.attempted).sum::<u64>(), 30);
+    session.finish().unwrap();
+    let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["own.nettrace", "recorder.previous", "recovered.nettrace"]);
+}
+
+#[test]
+fn what_cannot_be_a_recorder_file_is_an_error() {
+    let folder = folder();
+    let file = folder.path().join("notes.txt");
+    fs::write(&file, "not a recorder file, but notes").unwrap();
+    let builder = || Session::builder().sink(MemorySink::new()).budget(2 << 20);
+    let error = builder().persistent(&file).start().unwrap_err();
+    assert!(error.to_string().contains("it is a file of another kind"), "{error}");
+    assert_eq!(fs::read(&file).unwrap(), b"not a recorder file, but notes");
+    let error = builder().persistent("/no/such/folder/recorder").start().unwrap_err();
+    assert!(matches!(&error, Error::Recorder(it) if it.kind() == ErrorKind::NotFound), "{error}");
+    let error = builder().format(Format::V5).persistent(folder.path().join("a")).start();
+    assert!(matches!(error, Err(Error::RecorderFormat)));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn the_memory_goes_with_the_session_though_a_thread_stays() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Recorder-Memory")]
+    struct Used {
+        number: u64,
+    }
+    let folder = folder();
+    let file = folder.path().join("recorder");
+    let keep = Keep::last(LONG).within(8 << 20);
+    let builder = Session::builder().flight_recorder(keep).persistent(&file).budget(8 << 20);
+    let session = builder.provider("Recorder-Memory").start().unwrap();
+    let (end, ends) = mpsc::channel::<()>();
+    let (emitted, has_emitted) = mpsc::channel();
+    let parked = thread::spawn(move || {
+        Used { number: 1 }.emit();
+        emitted.send(()).unwrap();
+        let _ = ends.recv();
+    });
+    has_emitted.recv().unwrap();
+    let open = fs::File::open(&file).unwrap();
+    let taken = || open.metadata().unwrap().blocks() * 512;
+    assert!(taken() > 16 << 20, "{} bytes", taken());
+    session.finish().unwrap();
+    assert!(taken() < 1 << 20, "{} bytes", taken());
+    drop(end);
+    parked.join().unwrap();
+}
