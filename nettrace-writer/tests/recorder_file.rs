@@ -1,5 +1,5 @@
-//! Sessions whose memory is in a file that outlives the process: what the file has, whose it is, and
-//! what becomes of it.
+//! Sessions whose memory is in a file that outlives the process: what the file has, whose it is,
+//! and what becomes of it.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 

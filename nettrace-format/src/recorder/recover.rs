@@ -144,7 +144,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// The rows that describe types, and their ids.
-    fn types(&self) -> (Vec<u8>, BTreeSet<u32>) {
+    pub(super) fn types(&self) -> (Vec<u8>, BTreeSet<u32>) {
         let at = self.file.place(superblock::TYPES_AT);
         let used = self.file.place(superblock::TYPES_USED).min(types::SIZE);
         let (mut rows, mut ids) = (Vec::new(), BTreeSet::new());

@@ -58,12 +58,13 @@ impl Recorder<'_> {
         let mut found = Ring { seen: Seen::new(self.streams()), ..Ring::default() };
         found.given_up = area.word(ring::GIVEN_UP);
         let (parts, is_damaged) = parts(area);
+        let (_, types) = self.types();
         found.is_damaged = is_damaged;
         for (number, part) in parts.iter().enumerate() {
             if part.has_threads && number > 0 {
                 continue; // the parts before say it
             }
-            if !found.add(part.blocks) {
+            if !found.add(part.blocks, &types) {
                 found.is_damaged = true;
                 break;
             }
@@ -113,10 +114,10 @@ fn parts(area: Bytes<'_>) -> (Vec<Part<'_>>, bool) {
 
 impl Ring {
     /// Adds a part. Returns `false` if its bytes are not what a session writes.
-    fn add(&mut self, blocks: &[u8]) -> bool {
+    fn add(&mut self, blocks: &[u8], types: &BTreeSet<u32>) -> bool {
         for block in read::blocks(blocks) {
             let Ok(block) = block else { return false };
-            let is_added = self.note(&block);
+            let is_added = self.note(&block, types);
             if is_added.is_none() {
                 return false;
             }
@@ -127,15 +128,21 @@ impl Ring {
         true
     }
 
-    fn note(&mut self, block: &read::Block<'_>) -> Option<()> {
+    fn note(&mut self, block: &read::Block<'_>, types: &BTreeSet<u32>) -> Option<()> {
         if !KINDS.iter().any(|kind| block.is(*kind)) {
             return None; // among others, an end of stream
         }
         if block.is(BlockKind::Event) {
             let mut rows = read::Rows::new(block.body).ok()?;
-            while rows.next_row().ok()?.is_some() {
-                self.events += 1;
+            let mut events = 0;
+            while let Some((row, _)) = rows.next_row().ok()? {
+                let thread = row.capture_thread;
+                if !types.contains(&row.metadata_id) || !self.threads.contains(&thread) {
+                    return None;
+                }
+                events += 1;
             }
+            self.events += events;
         } else if block.is(BlockKind::Thread) {
             for (index, _) in read::thread_rows(block.body).ok()? {
                 self.threads.insert(index);
