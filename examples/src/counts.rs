@@ -1,15 +1,9 @@
 //! Counts in a file that outlives the process, so that others can compare when it was killed.
 #![allow(unsafe_code, reason = "C1")]
 
-use std::{
-    fs::File,
-    io,
-    path::Path,
-    ptr::{self, NonNull},
-    sync::atomic::AtomicU64,
-};
-
-use rustix::mm::{MapFlags, ProtFlags, mmap};
+#[cfg(unix)]
+use std::{fs::File, ptr};
+use std::{io, path::Path, ptr::NonNull, sync::atomic::AtomicU64};
 
 /// Counts, each a little-endian u64 of the file.
 ///
@@ -29,8 +23,11 @@ impl Counts {
     /// Makes the file, with so many counts of 0.
     ///
     /// # Errors
-    /// If the file exists, or cannot be made.
+    /// If the file exists, or cannot be made. Always on systems other than Unix.
+    #[cfg(unix)]
     pub fn create(path: &Path, count: usize) -> io::Result<Self> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
         let len = count * size_of::<AtomicU64>();
         file.set_len(len as u64)?;
@@ -39,6 +36,15 @@ impl Counts {
         let start = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &file, 0)? };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, count })
+    }
+
+    /// See the function for Unix.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(unix))]
+    pub fn create(_: &Path, _: usize) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// The count with a number.

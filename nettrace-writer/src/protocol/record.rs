@@ -327,7 +327,7 @@ pub(crate) struct Record {
 impl Record {
     /// Where `pos`, `own`, `nested`, `start` and `before` are.
     #[cfg(not(nettrace_loom))]
-    #[cfg_attr(not(feature = "persistent"), allow(dead_code, reason = "for recorder files"))]
+    #[allow(dead_code, reason = "for recorder files")]
     pub(crate) const PLACES: [usize; 5] = [
         offset_of!(Self, pos),
         offset_of!(Self, own),
