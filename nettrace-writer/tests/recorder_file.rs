@@ -132,6 +132,38 @@ fn a_burst_that_exceeds_the_ring_leaves_its_last_events() {
 }
 
 #[test]
+fn numbers_beyond_32_bits_lose_no_event() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Recorder-Many")]
+    struct Many {
+        number: u64,
+    }
+    let folder = folder();
+    let file = folder.path().join("recorder");
+    // All that was flushed is given up by the next flush.
+    let builder = Session::builder().flight_recorder(Keep::last(Duration::ZERO));
+    let builder = builder.persistent(&file).budget(4 << 20).provider("Recorder-Many");
+    let session = builder.flush_interval(LONG).start().unwrap();
+    for round in 1..=3 {
+        Many { number: 0 }.emit();
+        session.pretend_dropped((1 << 32) - 7);
+        for number in 0..100 {
+            Many { number }.emit();
+        }
+        session.flush().unwrap();
+        session.flush().unwrap();
+        for number in 0..100 {
+            Many { number }.emit();
+        }
+        let bytes = fs::read(&file).unwrap();
+        let recovered = Recorder::open(&bytes).unwrap().recover(None).unwrap();
+        assert_eq!((recovered.events, recovered.damaged), (100, 0), "round {round}");
+        let seen = read(&recovered.stream);
+        assert_eq!(seen.iter().map(|event| event.value()).sum::<u64>(), 4_950);
+    }
+}
+
+#[test]
 fn related_threads_have_indices_of_their_own() {
     #[derive(TraceEvent)]
     #[trace_event(provider = "Recorder-Related")]
