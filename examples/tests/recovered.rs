@@ -116,11 +116,11 @@ fn nothing_is_lost_when_it_is_killed() {
     kill_many(24);
 }
 
-/// Kills `NETTRACE_KILLS` times, or 120 times.
+/// Kills `NETTRACE_KILLS` times, or 48 times.
 #[test]
 #[ignore = "takes minutes"]
 fn nothing_is_lost_when_it_is_killed_often() {
-    kill_many(std::env::var("NETTRACE_KILLS").map_or(120, |kills| kills.parse().unwrap()));
+    kill_many(std::env::var("NETTRACE_KILLS").map_or(48, |kills| kills.parse().unwrap()));
 }
 
 fn kill_many(kills: usize) {
