@@ -85,28 +85,20 @@ impl Division {
     /// Where a chunk is in the memory, and its size. `None`: there is no such chunk, or it does not
     /// have the header with this number.
     pub(super) fn place(self, number: u32, header: usize) -> Option<(usize, usize)> {
+        // Small chunks, large ones, jumbo ones.
         let small = if self.parts > 1 { self.chunks * self.parts } else { 0 };
-        let of = if number < small {
-            number
+        let ordinary = self.chunks as usize * self.chunk_size;
+        let (of, at, size) = if number < small {
+            let (parent, part) = ((number / self.parts) as usize, (number % self.parts) as usize);
+            (number, parent * self.chunk_size + part * self.small_size, self.small_size)
         } else if number - small < self.chunks {
-            (number - small) * self.parts
+            let large = number - small;
+            (large * self.parts, large as usize * self.chunk_size, self.chunk_size)
         } else {
-            (number - small - self.chunks).checked_add(self.chunks * self.parts)?
+            let jumbo = Some(number - small - self.chunks).filter(|jumbo| *jumbo < self.jumbos)?;
+            let at = ordinary + jumbo as usize * self.jumbo_size;
+            (self.chunks * self.parts + jumbo, at, self.jumbo_size)
         };
-        if of as usize != header {
-            return None;
-        }
-        if number < small {
-            let (parent, part) = (number / self.parts, number % self.parts);
-            let at = parent as usize * self.chunk_size + part as usize * self.small_size;
-            return Some((at, self.small_size));
-        }
-        let number = number - small;
-        if number < self.chunks {
-            return Some((number as usize * self.chunk_size, self.chunk_size));
-        }
-        let (number, ordinary) = (number - self.chunks, self.chunks as usize * self.chunk_size);
-        (number < self.jumbos)
-            .then(|| (ordinary + number as usize * self.jumbo_size, self.jumbo_size))
+        (of as usize == header).then_some((at, size))
     }
 }

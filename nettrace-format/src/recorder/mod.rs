@@ -158,13 +158,11 @@ impl<'a> Recorder<'a> {
     /// session does not write files.
     #[must_use]
     pub fn trace_path(&self) -> Option<&'a [u8]> {
-        let numbers = [self.streams(), self.streams().wrapping_sub(1)];
-        let path = |number: u64| {
-            let stream = self.file.stream(number);
+        let path = |stream: Bytes<'a>| {
             let len = (stream.half(stream::PATH_LEN) as usize).min(stream::MAX_PATH);
             stream.part(stream::PATH, len)
         };
-        numbers.into_iter().map(path).find(|path| !path.is_empty())
+        self.last_streams().map(path).find(|path| !path.is_empty())
     }
 
     /// What the session's streams have in common: their key-value `nettrace.recording`.
@@ -190,11 +188,16 @@ impl<'a> Recorder<'a> {
         self.file.word(superblock::THREADS_LOST)
     }
 
+    /// What is known of the last two streams, the last one first. A stream that is just beginning
+    /// has not all of it.
+    fn last_streams(&self) -> impl Iterator<Item = Bytes<'a>> {
+        let (file, last) = (self.file, self.streams());
+        [last, last.wrapping_sub(1)].into_iter().map(move |number| file.stream(number))
+    }
+
     /// The header of the last stream.
     fn header(&self) -> Option<TraceHeader<'a>> {
-        let numbers = [self.streams(), self.streams().wrapping_sub(1)];
-        numbers.into_iter().find_map(|number| {
-            let stream = self.file.stream(number);
+        self.last_streams().find_map(|stream| {
             let len = (stream.half(stream::HEADER_LEN) as usize).min(stream::MAX_HEADER);
             TraceHeader::of(stream.part(stream::HEADER, len))
         })

@@ -71,8 +71,7 @@ impl Flusher {
         self.close_books(complete);
         match (self.trouble().or_else(|| self.untold()), ended) {
             (Some(error), _) => Err(error),
-            (None, Err(error)) => Err(Error::Sink(error)),
-            (None, Ok(())) => Ok(()),
+            (None, ended) => ended.map_err(Error::Sink),
         }
     }
 

@@ -174,8 +174,8 @@ impl Shared {
         commands: Sender<Command>,
     ) -> Self {
         let met = sessions::heard(slot);
-        for Met { ty, schema } in met.iter().filter(|_| persistent.is_some()) {
-            persistent.iter().for_each(|file| file.meet(ty.index(), schema));
+        if let Some(file) = &persistent {
+            met.iter().for_each(|Met { ty, schema }| file.meet(ty.index(), schema));
         }
         Self {
             slot,
