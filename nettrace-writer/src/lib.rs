@@ -129,6 +129,7 @@ cfg_if::cfg_if! {
             session::{
                 Session,
                 builder::SessionBuilder,
+                following::{FlightRecorder, Following},
                 health::{Health, health},
                 triggers::{DumpCounts, Trigger, Triggers},
             },
@@ -143,7 +144,7 @@ cfg_if::cfg_if! {
             },
             sink::{
                 FileNameError,
-                ring::{Dump, Keep},
+                ring::{Dump, Keep, Past},
             },
         };
         #[doc(inline)]

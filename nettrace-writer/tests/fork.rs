@@ -18,8 +18,8 @@ use std::{
 
 use nettrace_context::{SpanId, TraceId};
 use nettrace_writer::{
-    Context, Emit, End, EnteredSpan, Error, Keep, Parent, Session, SpanEvents, TraceEvent,
-    Triggers, sink::MemorySink,
+    Context, Emit, End, EnteredSpan, Error, FlightRecorder, Keep, Parent, Past, Session,
+    SpanEvents, TraceEvent, Triggers, sink::MemorySink,
 };
 use testkit::process::{alone, skipped_in_emulator, this_program};
 
@@ -426,8 +426,18 @@ fn a_child_has_no_flight_recorder_and_may_start_one() {
     let session = recorder("parent").unwrap();
     Mark { value: 1 }.emit();
     let trigger = session.trigger("slow");
+    let of_parent = FlightRecorder::find().unwrap();
+    let mut following = Some(of_parent.follow(Past::All, MemorySink::new()).unwrap());
     let answer = in_child(|| {
-        let is_refused = matches!(session.dump(MemorySink::new()), Err(Error::Forked));
+        let refused = [
+            session.dump(MemorySink::new()).err(),
+            of_parent.follow(Past::All, MemorySink::new()).err(),
+            following.take().and_then(|following| following.finish().err()),
+        ];
+        let is_refused = refused.iter().all(|error| matches!(error, Some(Error::Forked)));
+        if FlightRecorder::find().is_some() || session.as_flight_recorder().is_some() {
+            return 3;
+        }
         // A panic is told to the triggers.
         let _ = catch_unwind(|| panic!("in the child"));
         // Nobody listens here, also if the parent's memory is a file.
@@ -443,10 +453,14 @@ fn a_child_has_no_flight_recorder_and_may_start_one() {
         let own = recorder("child").unwrap();
         Mark { value: 2 }.emit();
         let dump = own.dump(MemorySink::new()).unwrap();
+        let following = FlightRecorder::find().unwrap().follow(Past::All, MemorySink::new());
+        let followed = following.unwrap().finish().unwrap();
         own.finish().unwrap();
-        i32::from(dump.events != 1)
+        i32::from((dump.events, followed.events) != (1, 1))
     });
     assert_eq!(answer, 0);
+    let following = following.take().expect("the child had a copy");
+    assert_eq!(following.finish().unwrap().events, 1);
     assert!(trigger.fire(&[]));
     assert_eq!(session.stats().attempted, 1);
     session.finish().unwrap();

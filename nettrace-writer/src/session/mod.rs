@@ -2,6 +2,7 @@
 
 pub(crate) mod builder;
 mod conditions;
+pub(crate) mod following;
 pub(crate) mod health;
 mod persistent;
 mod pressure;
@@ -9,10 +10,19 @@ mod providers;
 mod recorder;
 pub(crate) mod triggers;
 
+cfg_if::cfg_if! {
+    if #[cfg(all(unix, feature = "signals"))] {
+        mod on_signal;
+    } else {
+        #[path = "no_signal.rs"]
+        mod on_signal;
+    }
+}
+
 use std::{
     mem::ManuallyDrop,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -83,7 +93,7 @@ struct Inner {
     path: Option<PathBuf>,
     /// What a flight recorder has beside, and its triggers.
     recorder: Option<Recorder>,
-    watch: Option<Watch>,
+    watch: Option<Box<Watch>>,
     /// What the process before has left.
     #[cfg_attr(not(feature = "persistent"), allow(dead_code, reason = "for recorder files"))]
     recovered: Option<Recovered>,
@@ -162,7 +172,7 @@ impl Session {
         let slot = Arc::new(Slot::take(emit::attach)?);
         let (commands, inbox) = channel::bounded(64);
         let Memory { pool, persistent, recovered } = builder.memory(layout)?;
-        let shared = Arc::new(Shared::new(
+        let mut shared = Shared::new(
             slot.number(),
             builder.format,
             (pool, persistent),
@@ -170,7 +180,10 @@ impl Session {
             builder.on_full,
             builder.providers,
             commands,
-        ));
+        );
+        let ring = builder.ring.take();
+        shared.ring = ring.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        let shared = Arc::new(shared);
         let schedule = Schedule {
             flush_interval: builder.flush_interval,
             sequence_point_bytes: builder.sequence_point_bytes,
@@ -195,7 +208,6 @@ impl Session {
         let _ = hand_over.send(flusher);
         slot.listen(&shared);
         let finish_timeout = builder.finish_timeout;
-        let ring = builder.ring.take();
         let recorder = ring.map(|ring| Recorder { ring, shared: Arc::clone(&shared) });
         let (flusher, watch) = (thread, None);
         if let Some(file) = &shared.persistent {
@@ -216,7 +228,7 @@ impl Session {
         // If its thread cannot begin, the session ends here.
         if let (Some(triggers), Some(recorder)) = (builder.triggers.take(), &session.inner.recorder)
         {
-            session.inner.watch = Some(Watch::start(triggers, recorder.clone())?);
+            session.inner.watch = Some(Box::new(Watch::start(triggers, recorder.clone())?));
         }
         Ok(session)
     }

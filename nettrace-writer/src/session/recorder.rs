@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use crate::{
+    protocol::clock::Stopwatch,
     session::{
         Session,
         builder::SessionBuilder,
@@ -12,7 +13,7 @@ use crate::{
     shared::{Shared, error::Error, local},
     sink::{
         Sink,
-        ring::{Dump, Keep, Ring, RingSink},
+        ring::{Dump, Keep, Past, Ring, RingSink},
     },
 };
 
@@ -24,14 +25,22 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
+    /// Writes what is kept. `asked` is when somebody asked for it.
     pub(crate) fn dump(
         &self,
+        past: Past,
         sink: &mut dyn Sink,
         key_values: &[(&str, &str)],
         asked: SystemTime,
     ) -> Result<Dump, Error> {
+        let since = Stopwatch::start();
         flush(&self.shared)?;
-        let snapshot = local::holding_locks(|| self.ring.snapshot());
+        let past = match past {
+            // Counted from when it was asked for.
+            Past::Last(time) => Past::Last(time.saturating_add(since.elapsed())),
+            past => past,
+        };
+        let snapshot = local::holding_locks(|| self.ring.snapshot(past));
         let snapshot = snapshot.ok_or(Error::InSignalHandler)?.map_err(Error::Sink)?;
         snapshot.write(sink, key_values, asked).map_err(Error::Sink)
     }
@@ -129,14 +138,47 @@ impl Session {
     /// # Errors
     ///
     /// Those of [`dump`](Self::dump).
-    pub fn dump_with(
+    pub fn dump_with(&self, sink: impl Sink, key_values: &[(&str, &str)]) -> Result<Dump, Error> {
+        self.dump_past(Past::All, sink, key_values)
+    }
+
+    /// [`dump_with`](Self::dump_with) of a part of what is kept: the last seconds, or what a dump
+    /// before does not have. The key-value `nettrace.left_out` says how many events are left out
+    /// that are kept.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use nettrace_writer::{Emit, Keep, Past, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Docs-Past")]
+    /// struct Answered {
+    ///     status: u16,
+    /// }
+    ///
+    /// let session = Session::builder().flight_recorder(Keep::last(Duration::from_secs(60)));
+    /// let session = session.provider("Docs-Past").start()?;
+    /// Answered { status: 200 }.emit();
+    /// let first = session.dump_past(Past::All, MemorySink::new(), &[])?;
+    /// Answered { status: 500 }.emit();
+    /// let second = session.dump_past(Past::After(first), MemorySink::new(), &[])?;
+    /// assert_eq!((first.events, second.events, second.left_out), (1, 1, 1));
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`dump`](Self::dump).
+    pub fn dump_past(
         &self,
+        past: Past,
         mut sink: impl Sink,
         key_values: &[(&str, &str)],
     ) -> Result<Dump, Error> {
         let recorder = self.inner.recorder.as_ref().ok_or(Error::NoRecorder)?;
         self.inner.check_caller()?;
-        recorder.dump(&mut sink, key_values, SystemTime::now())
+        recorder.dump(past, &mut sink, key_values, SystemTime::now())
     }
 
     /// A trigger of this name, which makes the session's [triggers](SessionBuilder::triggers) write

@@ -20,6 +20,7 @@ use crate::{
     protocol::clock::Stopwatch,
     session::{
         conditions::{Condition, Matcher},
+        on_signal::OnSignal,
         pressure::{self, Pressure, Short},
         recorder::Recorder,
     },
@@ -28,7 +29,12 @@ use crate::{
         error::Error,
         local,
     },
-    sink::{FileSink, failure::during, file_name, ring::Dump},
+    sink::{
+        FileSink,
+        failure::during,
+        file_name,
+        ring::{Dump, Past},
+    },
     sync::Mutex,
 };
 
@@ -77,6 +83,7 @@ pub struct Triggers {
     files: usize,
     on_panic: bool,
     on_low_memory: bool,
+    pub(super) signals: Vec<i32>,
     conditions: Vec<Condition>,
 }
 
@@ -100,6 +107,7 @@ impl Triggers {
             files: 10,
             on_panic: false,
             on_low_memory: false,
+            signals: Vec::new(),
             conditions: Vec::new(),
         }
     }
@@ -327,6 +335,7 @@ impl fmt::Debug for Control {
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) control: Arc<Control>,
+    on_signal: Option<OnSignal>,
     thread: OwnThread,
     /// Closed when the thread has ended.
     ended: Receiver<()>,
@@ -348,6 +357,7 @@ impl Watch {
             let action = format!("cannot make the folder {}", triggers.folder.display());
             Error::Sink(during(action, error))
         })?;
+        let on_signal = OnSignal::start(&triggers.signals, &control)?;
         // The current folder may change.
         let folder = std::path::absolute(&triggers.folder).map_err(Error::Sink)?;
         if triggers.on_panic {
@@ -384,11 +394,12 @@ impl Watch {
             let _alive = alive;
             dumps.run(&inbox);
         });
-        Ok(Self { control, thread: thread.map_err(Error::Thread)?, ended })
+        Ok(Self { control, on_signal, thread: thread.map_err(Error::Thread)?, ended })
     }
 
     /// Writes what is owed, and ends. Gives up waiting for a file that blocks.
     pub(crate) fn end(self, patience: Duration) {
+        drop(self.on_signal);
         drop(self.control.requests.lock().take());
         if matches!(self.ended.recv_timeout(patience), Err(Missing::Gone)) {
             self.thread.join();
@@ -538,7 +549,7 @@ impl Dumps {
             self.number += 1;
             let path = self.path(name);
             let mut sink = FileSink::new(&path);
-            match self.recorder.dump(&mut sink, key_values, asked) {
+            match self.recorder.dump(Past::All, &mut sink, key_values, asked) {
                 Err(Error::Sink(error))
                     if error.kind() == ErrorKind::AlreadyExists && taken < MOST_TAKEN =>
                 {

@@ -107,6 +107,14 @@ pub enum Error {
     /// The session keeps no events in memory, so it has nothing to dump.
     #[error("the session is no flight recorder: call `flight_recorder` on its builder")]
     NoRecorder,
+    /// A signal cannot make a flight recorder write a dump.
+    #[error("signal {signal} cannot make the session write a dump: {cause}")]
+    Signal {
+        /// The number of the signal.
+        signal: i32,
+        /// Why not.
+        cause: io::Error,
+    },
     /// A flight recorder, or a session with a
     /// [recorder file](crate::SessionBuilder::persistent), has another format than version 6.
     #[error("a recorder keeps events in version 6 alone; leave the format as it is")]

@@ -1,6 +1,10 @@
 //! What the threads of a session, its flusher and its handle share.
 
-use std::{io, mem, sync::Arc, time::Duration};
+use std::{
+    io, mem,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use nettrace_event::{EventType, Level};
 use nettrace_format::{Format, FormatError, LeftOut, Stream};
@@ -27,7 +31,7 @@ use crate::{
         stats::{SampledOut, SinkError, Stats},
         warning::Warning,
     },
-    sink::failure::code_of,
+    sink::{failure::code_of, ring::Ring},
     sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, thread},
 };
 
@@ -71,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) sink: SinkCounters,
     /// The file that the memory is in, if it outlives the process.
     pub(crate) persistent: Option<Arc<Persistent>>,
+    /// Where the events are kept, if the session is a flight recorder and has not ended.
+    pub(crate) ring: Weak<Ring>,
     /// The session takes no more events.
     pub(crate) closed: AtomicBool,
     /// A round was asked for and has not begun yet.
@@ -192,6 +198,7 @@ impl Shared {
             roster: Mutex::new(Roster::default()),
             sink: SinkCounters::default(),
             persistent,
+            ring: Weak::new(),
             closed: AtomicBool::new(false),
             wake_asked: AtomicBool::new(false),
             ended: AtomicU32::new(0),

@@ -24,23 +24,31 @@ cfg_if::cfg_if! {
         mod log;
     }
 }
+mod definitions;
+pub(crate) mod follow;
 mod logged;
+mod snapshot;
 
 pub(crate) use self::log::Log;
+pub use self::snapshot::{Dump, Past};
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     fmt,
-    io::{self, ErrorKind, IoSlice},
+    io::{self, ErrorKind},
     mem,
     ops::Deref,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use nettrace_format::v6::{self, BLOCK_HEADER, BlockKind, read};
+use nettrace_format::v6::{BLOCK_HEADER, BlockKind, read};
 
-use self::{log::Kept, logged::without_events};
+use self::{
+    definitions::{Definitions, Threads},
+    follow::Queue,
+    log::Kept,
+};
 use crate::{
     protocol::clock::Stopwatch,
     sink::{
@@ -98,23 +106,6 @@ impl Keep {
     }
 }
 
-/// What a dump of a [flight recorder](crate::SessionBuilder::flight_recorder) contains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Dump {
-    /// How many events the dump has.
-    pub events: u64,
-    /// How many bytes it has.
-    pub bytes: u64,
-    /// How many events the recorder had given up before, because they were too old or there was no
-    /// room. Readers see them as lost.
-    pub given_up: u64,
-    /// Every event that was recorded from here on is in the dump, or counted as lost.
-    pub begins: SystemTime,
-    /// The dump has every event that was recorded before.
-    pub ends: SystemTime,
-}
-
 /// What is kept. The session's thread adds to it, and any thread makes dumps.
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -133,22 +124,23 @@ pub(crate) trait Look: fmt::Debug + Send {
 struct State {
     header: Vec<u8>,
     end: Option<StreamEnd>,
-    /// The blocks of types, and the rows of the threads that live, from stretches that were given
-    /// up.
-    types: Vec<u8>,
-    threads: BTreeMap<u64, Box<[u8]>>,
-    thread_bytes: usize,
+    /// From stretches that were given up.
+    definitions: Definitions,
     given_up: u64,
+    /// The number of the next part. Numbers go on when another stream begins.
+    next_part: u64,
     /// The last one is being written.
     stretches: VecDeque<Stretch>,
     bytes: usize,
     /// The memory of a part that was given up. Pages that are new cost more than to fill them.
     spare: Vec<u8>,
     log: Option<Log>,
-    /// With a log: the rows of the threads that live now.
-    alive: BTreeMap<u64, Box<[u8]>>,
+    /// With a log: the threads that live now.
+    alive: Threads,
     /// With a log: a stretch had no room. Nothing is kept until another stream begins.
     is_broken: bool,
+    /// Those who get what comes.
+    followers: Vec<Arc<Queue>>,
 }
 
 /// What was written between two sequence points. It begins with the first of the two.
@@ -157,6 +149,8 @@ struct Stretch {
     age: Stopwatch,
     /// All that the session recorded later is in this stretch or in a later one.
     begins: SystemTime,
+    /// The number of its first part.
+    first: u64,
     parts: Vec<Arc<Part>>,
     /// In the log: what parts before it say of threads.
     defines: Option<Arc<Kept>>,
@@ -170,6 +164,7 @@ struct Part {
     /// Where each block ends.
     ends: Vec<u64>,
     events: u64,
+    number: u64,
 }
 
 /// Where bytes are.
@@ -180,8 +175,24 @@ enum Store {
 }
 
 impl Part {
+    /// A part that gets its number when it is added.
     fn new(bytes: Store, ends: Vec<u64>, events: u64) -> Self {
-        Self { bytes: Mutex::new(Arc::new(bytes)), ends, events }
+        Self { bytes: Mutex::new(Arc::new(bytes)), ends, events, number: 0 }
+    }
+
+    /// The blocks that have no events. Later events may need their stacks and label lists.
+    fn without_events(&self) -> Result<Self, read::Malformed> {
+        let (mut rest, mut ends) = (Vec::new(), Vec::new());
+        for block in read::blocks(&self.bytes()) {
+            let block = block?;
+            if !block.is(BlockKind::Event) {
+                rest.extend_from_slice(block.whole);
+                ends.push(rest.len() as u64);
+            }
+        }
+        rest.shrink_to_fit();
+        let number = self.number;
+        Ok(Self { number, ..Self::new(Store::Memory(rest), ends, 0) })
     }
 
     fn bytes(&self) -> Arc<Store> {
@@ -231,90 +242,11 @@ impl Ring {
     pub(crate) fn keep(&self) -> Keep {
         self.keep
     }
-
-    /// What is there now. The session goes on. What it gives up stays in memory as long as this.
-    pub(crate) fn snapshot(&self) -> io::Result<Snapshot> {
-        let state = self.state.lock();
-        let Some(end) = state.end else { return Err(not_started()) };
-        Ok(Snapshot {
-            header: state.header.clone(),
-            end,
-            definitions: state.definitions().map_err(malformed)?,
-            stretches: state.stretches.iter().cloned().collect(),
-            given_up: state.given_up,
-        })
-    }
-}
-
-/// What a ring has kept at a moment.
-#[derive(Debug)]
-pub(crate) struct Snapshot {
-    header: Vec<u8>,
-    end: StreamEnd,
-    definitions: Part,
-    stretches: Vec<Stretch>,
-    given_up: u64,
-}
-
-impl Snapshot {
-    /// Writes it to `sink`, with more key-values. `ends` is when it was asked for.
-    pub(crate) fn write(
-        self,
-        sink: &mut dyn Sink,
-        key_values: &[(&str, &str)],
-        ends: SystemTime,
-    ) -> io::Result<Dump> {
-        let Self { header, end, definitions, stretches, given_up } = self;
-        let given = given_up.to_string();
-        let key_values =
-            [("nettrace.given_up", &*given)].into_iter().chain(key_values.iter().copied());
-        let header = with_key_values(header, key_values).map_err(malformed)?;
-        sink.start(&header, end)?;
-        let bytes = (header.len() + end.bytes().len()) as u64;
-        let begins = stretches.first().map_or(ends, |first| first.begins);
-        let mut dump = Dump { events: 0, bytes, given_up, begins, ends };
-        let parts = stretches.iter().flat_map(|stretch| &stretch.parts);
-        let mut copy = Vec::new();
-        for part in [&definitions].into_iter().chain(parts.map(|part| &**part)) {
-            let mut bytes = Some(part.bytes());
-            if let Some(Store::Log(kept)) = bytes.as_deref() {
-                // A sink can take its time, and the log goes on only when nobody reads it.
-                copy.clear();
-                copy.extend_from_slice(kept);
-                bytes = None;
-            }
-            let bytes = bytes.as_deref().map_or(&*copy, |bytes| &**bytes);
-            let pieces = [IoSlice::new(bytes)];
-            sink.write(&Batch::new(&pieces, &part.ends)).map_err(|error| error.source)?;
-            dump.events += part.events;
-            dump.bytes += bytes.len() as u64;
-        }
-        sink.finish()?;
-        Ok(dump)
-    }
 }
 
 impl State {
     fn size(&self) -> usize {
-        self.header.len() + self.types.len() + self.thread_bytes + self.bytes
-    }
-
-    /// The blocks with what was kept of the stretches that were given up.
-    fn definitions(&self) -> Result<Part, read::Malformed> {
-        let mut bytes = self.types.clone();
-        let mut rows = Vec::new();
-        for row in self.threads.values() {
-            if rows.len() + row.len() > v6::MAX_BLOCK_SIZE {
-                v6::thread_block(&mem::take(&mut rows), &mut bytes)?;
-            }
-            rows.extend_from_slice(row);
-        }
-        v6::thread_block(&rows, &mut bytes)?;
-        let mut ends = Vec::new();
-        for block in read::blocks(&bytes) {
-            ends.push(ends.last().copied().unwrap_or(0) + block?.whole.len() as u64);
-        }
-        Ok(Part::new(Store::Memory(bytes), ends, 0))
+        self.header.len() + self.definitions.size() + self.bytes
     }
 
     /// Gives up the oldest stretch, but for the definitions that later ones need.
@@ -324,23 +256,7 @@ impl State {
         for part in stretch.parts {
             self.bytes -= part.size();
             self.given_up += part.events;
-            for block in read::blocks(&part.bytes()) {
-                let block = block?;
-                if block.is(BlockKind::Metadata) {
-                    self.types.extend_from_slice(block.whole);
-                } else if block.is(BlockKind::Thread) {
-                    for (index, row) in read::thread_rows(block.body)? {
-                        self.thread_bytes += row.len();
-                        let before = self.threads.insert(index, row.into());
-                        self.thread_bytes -= before.map_or(0, |row| row.len());
-                    }
-                } else if block.is(BlockKind::RemoveThread) {
-                    for of in read::thread_sequences(block.body)? {
-                        let before = self.threads.remove(&of.thread);
-                        self.thread_bytes -= before.map_or(0, |row| row.len());
-                    }
-                }
-            }
+            self.definitions.take_over(&part.bytes())?;
             // A dump may still have it.
             let bytes = Arc::into_inner(part).map(Part::into_bytes);
             if let Some(Some(Store::Memory(bytes))) = bytes.map(Arc::into_inner) {
@@ -369,14 +285,11 @@ impl State {
         if self.log.is_some() {
             return self.strip_oldest();
         }
-        // Of a stretch alone, the later events may need the stacks and label lists of the first.
         let parts = self.stretches.front_mut().map(|stretch| &mut stretch.parts);
         let Some(part) = parts.into_iter().flatten().find(|part| part.events > 0) else {
             return Ok(false);
         };
-        let (mut bytes, ends) = without_events(&part.bytes())?;
-        bytes.shrink_to_fit();
-        let without = Part::new(Store::Memory(bytes), ends, 0);
+        let without = part.without_events()?;
         self.bytes -= part.size() - without.size();
         self.given_up += part.events;
         *part = Arc::new(without);
@@ -387,17 +300,22 @@ impl State {
     fn begin(&mut self) -> Result<(), read::Malformed> {
         let (age, begins) = (Stopwatch::start(), SystemTime::now());
         let defines = self.put_threads()?;
-        self.stretches.push_back(Stretch { age, begins, parts: Vec::new(), defines });
+        let (first, parts) = (self.next_part, Vec::new());
+        self.stretches.push_back(Stretch { age, begins, first, parts, defines });
         Ok(())
     }
 
-    fn add(&mut self, part: Part) -> Result<(), read::Malformed> {
+    fn add(&mut self, mut part: Part) -> Result<(), read::Malformed> {
         if self.stretches.is_empty() {
             self.begin()?;
         }
+        part.number = self.next_part;
+        self.next_part += 1;
         self.bytes += part.size();
+        let part = Arc::new(part);
+        self.followers.retain(|follower| follower.put(&part));
         let Some(last) = self.stretches.back_mut() else { unreachable!("one was begun") };
-        last.parts.push(Arc::new(part));
+        last.parts.push(part);
         Ok(())
     }
 
@@ -463,19 +381,6 @@ fn rows_before_all(batch: &Batch<'_>) -> u64 {
     batch.rows.last().copied().unwrap_or(0)
 }
 
-/// A header with more key-values.
-fn with_key_values<'a>(
-    mut header: Vec<u8>,
-    key_values: impl Iterator<Item = (&'a str, &'a str)>,
-) -> Result<Vec<u8>, read::Malformed> {
-    let mut start = Vec::new();
-    v6::stream_header(&mut start);
-    let block = header.split_off(start.len());
-    let body = read::blocks(&block).next().ok_or(read::Malformed)??.body;
-    v6::more_key_values(body, key_values, &mut header)?;
-    Ok(header)
-}
-
 fn malformed(error: read::Malformed) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
 }
@@ -494,8 +399,9 @@ impl Sink for RingSink {
             log.clear();
             log.set_given_up(given_up);
         }
-        let (header, end) = (header.to_vec(), Some(end));
-        *state = State { header, end, given_up, log, ..State::default() };
+        state.end_followers();
+        let (header, end, next_part) = (header.to_vec(), Some(end), state.next_part);
+        *state = State { header, end, given_up, next_part, log, ..State::default() };
         Ok(())
     }
 
@@ -512,7 +418,11 @@ impl Sink for RingSink {
             .map_err(|error| during("keep events", malformed(error)).into())
     }
 
+    /// Whoever still has the ring finds nothing in it.
     fn finish(&mut self) -> io::Result<()> {
+        let mut state = self.0.state.lock();
+        state.end_followers();
+        *state = State::default();
         Ok(())
     }
 }

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use nettrace_format::v6::{self, BlockKind, read};
+use nettrace_format::v6::read;
 
 use super::{Kept, Part, State, Store, Stretch, log::Kind};
-use crate::sync::thread;
+use crate::sync::{Mutex, thread};
 
 /// How often it is looked whether a dump has copied the oldest part, which takes microseconds if
 /// the dump's thread has a processor.
@@ -35,7 +35,7 @@ impl State {
                 self.give_up_batch(rows[rows.len() - 1] - rows[first]);
                 break;
             };
-            self.note_threads(part)?;
+            self.alive.note(part)?;
             let ends = ends[first..last].iter().map(|end| end - start).collect();
             self.add(Part::new(Store::Log(kept), ends, events))?;
             first = last;
@@ -85,11 +85,11 @@ impl State {
         let Some(part) = stretch.parts.iter_mut().find(|part| part.order() == Some(order)) else {
             return Ok(false);
         };
-        let (rest, ends) = without_events(&part.bytes())?;
-        let Some(moved) = log.put(&rest, Kind::Moved { order, has_threads: false }) else {
+        let mut new = part.without_events()?;
+        let Some(moved) = log.put(&new.bytes(), Kind::Moved { order, has_threads: false }) else {
             return Ok(false);
         };
-        let new = Part::new(Store::Log(moved), ends, 0);
+        new.bytes = Mutex::new(Arc::new(Store::Log(moved)));
         self.bytes -= part.size() - new.size();
         self.given_up += part.events;
         let old = std::mem::replace(part, Arc::new(new));
@@ -99,31 +99,13 @@ impl State {
         Ok(true)
     }
 
-    /// Keeps up with which threads live.
-    fn note_threads(&mut self, bytes: &[u8]) -> Result<(), read::Malformed> {
-        for block in read::blocks(bytes) {
-            let block = block?;
-            if block.is(BlockKind::Thread) {
-                for (index, row) in read::thread_rows(block.body)? {
-                    self.alive.insert(index, row.into());
-                }
-            } else if block.is(BlockKind::RemoveThread) {
-                for of in read::thread_sequences(block.body)? {
-                    self.alive.remove(&of.thread);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Keeps in the log, for a stretch that begins, which threads live.
     pub(super) fn put_threads(&mut self) -> Result<Option<Arc<Kept>>, read::Malformed> {
         if self.log.is_none() {
             return Ok(None);
         }
         let mut blocks = Vec::new();
-        let rows: Vec<u8> = self.alive.values().flatten().copied().collect();
-        v6::thread_block(&rows, &mut blocks)?;
+        self.alive.write(&mut blocks)?;
         Ok(self.keep(&blocks, Kind::Threads)?.map(Arc::new))
     }
 
@@ -179,17 +161,4 @@ fn leave_to_readers(part: &Arc<Part>) {
         let bytes = part.bytes().to_vec();
         *part.bytes.lock() = Arc::new(Store::Memory(bytes));
     }
-}
-
-/// The blocks that have no events, and where each ends.
-pub(super) fn without_events(bytes: &[u8]) -> Result<(Vec<u8>, Vec<u64>), read::Malformed> {
-    let (mut rest, mut ends) = (Vec::new(), Vec::new());
-    for block in read::blocks(bytes) {
-        let block = block?;
-        if !block.is(BlockKind::Event) {
-            rest.extend_from_slice(block.whole);
-            ends.push(rest.len() as u64);
-        }
-    }
-    Ok((rest, ends))
 }

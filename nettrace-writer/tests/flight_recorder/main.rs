@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
+mod past;
+#[path = "../trace_support/mod.rs"]
 mod trace_support;
 
 use std::{
@@ -395,7 +397,53 @@ fn a_panic_is_in_its_dump() {
     let reader = Reader::new(&bytes[..]).unwrap();
     assert_eq!(reader.trace().value("panic.message"), Some("on purpose, 7"));
     let place = reader.trace().value("panic.location").unwrap();
-    assert!(place.contains("flight_recorder.rs:"), "{place}");
+    assert!(place.contains("flight_recorder/main.rs:"), "{place}");
+}
+
+#[cfg(all(unix, feature = "signals"))]
+#[test]
+fn a_signal_writes_a_dump() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Flight-Signal")]
+    struct Before {
+        number: u64,
+    }
+    let raise = |signal: rustix::process::Signal| {
+        rustix::process::kill_process(rustix::process::getpid(), signal).unwrap();
+    };
+    let (usr1, usr2) = (rustix::process::Signal::USR1, rustix::process::Signal::USR2);
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        let triggers = Triggers::new(folder.path(), "t").at_most_every(Duration::ZERO);
+        let triggers = triggers.on_signal(libc::SIGUSR1).on_signal(libc::SIGUSR2);
+        let session = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
+        session.provider("Flight-Signal").start().unwrap()
+    };
+    let session = start();
+    for (number, signal) in [(1, usr1), (2, usr2), (3, usr1)] {
+        Before { number }.emit();
+        raise(signal);
+        wait_for(&session, number);
+    }
+    session.finish().unwrap();
+    // Nobody waits for it any more, and it does nothing.
+    raise(usr1);
+    let session = start();
+    raise(usr1);
+    wait_for(&session, 1);
+    session.finish().unwrap();
+    let names = ["t-SIGUSR1-1", "t-SIGUSR2-2", "t-SIGUSR1-3", "t-SIGUSR1-2"];
+    for (name, events) in names.into_iter().zip([1, 2, 3, 0]) {
+        let bytes = fs::read(folder.path().join(name).with_extension("nettrace")).unwrap();
+        assert_eq!(sound(&bytes, &[]), (events, 0), "{name}");
+    }
+    for signal in [libc::SIGTERM, libc::SIGSEGV, libc::SIGKILL, 0, -1, 1_000] {
+        let triggers = Triggers::new(folder.path(), "t").on_signal(signal);
+        let session = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
+        let error = session.start().unwrap_err();
+        assert!(matches!(error, Error::Signal { signal: told, .. } if told == signal), "{error}");
+        assert!(error.to_string().contains("use SIGUSR1"), "{error}");
+    }
 }
 
 #[test]
