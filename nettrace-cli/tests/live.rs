@@ -4,6 +4,8 @@
 #![expect(clippy::disallowed_methods, reason = "a test sleeps, and has other processes")]
 
 mod live_support;
+#[path = "live_support/past.rs"]
+mod past;
 
 use std::{
     env,

@@ -133,6 +133,10 @@
 //!   `System.Diagnostics.Metrics`, and `EventCounterIntervalSec` of any other. The crate
 //!   `nettrace-metrics` sends them. A client that wants the counters of a provider and names no
 //!   keywords gets no other events of it. Other arguments are ignored.
+//! - A client that asks for the provider `NetTrace-FlightRecorder`, and for no other, gets what the
+//!   process's [flight recorder](nettrace_writer::FlightRecorder) has kept, and then what it
+//!   records, whatever keywords, level and buffer the client names. The argument `Past=10` limits
+//!   the past to the last 10 seconds, or a little more.
 //! - The rundown and the flag for stacks are ignored: a Rust process has no methods to list, and an
 //!   event has the stack that the application gives it.
 //! - The buffer has the size that the client asks for, up to [`Options::max_buffer`]. When it is

@@ -7,7 +7,10 @@ use std::{
 };
 
 use nettrace_metrics::Reporting;
-use nettrace_writer::{Error, Level, OnFull, ProviderFilter, Session, sink::StreamSink};
+use nettrace_writer::{
+    Error, FlightRecorder, Following, Level, OnFull, Past, ProviderFilter, Session,
+    sink::StreamSink,
+};
 
 use crate::{
     options::Options,
@@ -25,6 +28,10 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// After how many bytes and how much time a reader is told that no older events follow. Until then
 /// a reader that sorts keeps what it has: somebody may look on.
 const ORDER: (u64, Duration) = (16 << 20, Duration::from_millis(250));
+/// A client that asks for this provider, and no other, gets what the process's flight recorder has
+/// kept, and what it records from then on. With the argument `Past=SECONDS` it gets no more of the
+/// past than that.
+const RECORDER: &str = "NetTrace-FlightRecorder";
 
 /// A session, and the connection that its events go to.
 #[derive(Debug)]
@@ -33,9 +40,15 @@ pub(crate) struct Attached {
     /// Before the stream, which must not be closed while this says that it is open.
     _kept: Kept,
     pub(crate) stream: Arc<Stream>,
-    /// The counters that the client has asked for.
-    counters: Reporting,
-    session: Session,
+    recording: Recording,
+}
+
+/// What writes to the connection.
+#[derive(Debug)]
+enum Recording {
+    /// With the counters that the client has asked for.
+    Session(Session, Reporting),
+    FlightRecorder(Following),
 }
 
 /// The connection of a client that did not get a session.
@@ -70,10 +83,14 @@ impl Attached {
             gate: Some(opens),
             patience: options.patience,
         };
-        let session = match session(collect, client, options) {
-            Ok(session) => session,
-            Err(error) => {
-                let refusal = Refusal::new(code::FAIL, error.to_string());
+        let sink = StreamSink::new(client).stall_timeout(options.patience);
+        let recording = match collect.providers.iter().any(is_recorder) {
+            true => follow(collect, sink),
+            false => record(collect, sink, options),
+        };
+        let recording = match recording {
+            Ok(recording) => recording,
+            Err(refusal) => {
                 let Ok(stream) = Arc::try_unwrap(stream) else {
                     unreachable!("the builder has dropped its sink")
                 };
@@ -88,18 +105,20 @@ impl Attached {
         // server hears of it.
         let _ = transport::send(&stream, &[IoSlice::new(&first)], options.patience);
         let _ = gate.send(());
-        let providers = collect.providers.iter();
-        let providers = providers.map(|provider| (&*provider.name, &*provider.arguments));
-        let counters = nettrace_metrics::__attach(&session, providers);
-        Ok(Self { id, _kept: kept, stream, counters, session })
+        Ok(Self { id, _kept: kept, stream, recording })
     }
 
     /// Ends the session: writes what is left, then the end of the stream, and closes the
     /// connection. Takes up to the client's patience.
     pub(crate) fn finish(self) {
-        drop(self.counters);
         // If the client is gone, nobody is left to hear of an error.
-        let _ = self.session.finish();
+        let _ = match self.recording {
+            Recording::Session(session, counters) => {
+                drop(counters);
+                session.finish().err()
+            }
+            Recording::FlightRecorder(following) => following.finish().err(),
+        };
         transport::close(&self.stream);
     }
 }
@@ -124,15 +143,47 @@ fn check(collect: &Collect) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn session(collect: &Collect, client: Client, options: &Options) -> Result<Session, Error> {
+fn is_recorder(provider: &Provider) -> bool {
+    provider.name.eq_ignore_ascii_case(RECORDER)
+}
+
+/// Follows the process's flight recorder.
+fn follow(collect: &Collect, sink: StreamSink<Client>) -> Result<Recording, Refusal> {
+    let [provider] = &collect.providers[..] else {
+        let words = format!("{RECORDER} comes alone: what it has is what the session records");
+        return Err(Refusal::new(code::INVALID_ARGUMENT, words));
+    };
+    let past = match provider.arguments.strip_prefix("Past=") {
+        None if provider.arguments.is_empty() => Past::All,
+        seconds => {
+            let seconds = seconds.and_then(|seconds| seconds.parse().ok());
+            let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            Past::Last(time.ok_or_else(|| {
+                let words = format!("{RECORDER} has the argument Past=SECONDS");
+                Refusal::new(code::INVALID_ARGUMENT, words)
+            })?)
+        }
+    };
+    let recorder = FlightRecorder::find().ok_or_else(|| {
+        Refusal::new(code::FAIL, "no session of this process is a flight recorder")
+    })?;
+    recorder.follow(past, sink).map(Recording::FlightRecorder).map_err(failed)
+}
+
+/// Starts a session.
+fn record(
+    collect: &Collect,
+    sink: StreamSink<Client>,
+    options: &Options,
+) -> Result<Recording, Refusal> {
     let asked = usize::try_from(collect.buffer_mb).unwrap_or(usize::MAX).saturating_mul(1 << 20);
     let budget = asked.min(options.max_buffer).max(LEAST_BUFFER);
     let on_full = match collect.buffering {
         Buffering::Drop => OnFull::Drop,
         Buffering::Block => OnFull::Block,
     };
-    Session::builder()
-        .sink(StreamSink::new(client).stall_timeout(options.patience))
+    let session = Session::builder()
+        .sink(sink)
         .format(options.format)
         .providers(collect.providers.iter().map(filter))
         .budget(budget)
@@ -141,6 +192,15 @@ fn session(collect: &Collect, client: Client, options: &Options) -> Result<Sessi
         .sequence_points(ORDER.0, ORDER.1)
         .finish_timeout(options.patience + MARGIN)
         .start()
+        .map_err(failed)?;
+    let providers = collect.providers.iter();
+    let providers = providers.map(|provider| (&*provider.name, &*provider.arguments));
+    let counters = nettrace_metrics::__attach(&session, providers);
+    Ok(Recording::Session(session, counters))
+}
+
+fn failed(error: Error) -> Refusal {
+    Refusal::new(code::FAIL, error.to_string())
 }
 
 /// What a client wants of a provider.
@@ -221,6 +281,16 @@ impl Write for Client {
     fn flush(&mut self) -> io::Result<()> {
         self.has_header = true;
         Ok(())
+    }
+}
+
+impl Drop for Client {
+    /// A trace can end by itself: its flight recorder has ended, for example. A client that was
+    /// never sent any of it is told why on the connection.
+    fn drop(&mut self) {
+        if self.gate.is_none() {
+            transport::close(&self.stream);
+        }
     }
 }
 

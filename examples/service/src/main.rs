@@ -86,7 +86,7 @@ struct Args {
     #[arg(long, value_name = "MILLISECONDS")]
     keep_slow: Option<u64>,
     /// Write no trace, but keep the last ten seconds in memory, and write them to a file in this
-    /// folder when a request is slow or panics
+    /// folder when a request is slow or panics, or the process gets SIGUSR1
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["out", "keep_slow"])]
     black_box: Option<PathBuf>,
     /// Keep the memory in this file, which outlives the process: see `nettrace recover`
@@ -98,11 +98,11 @@ struct Args {
     /// How often the trace gets the values of the counters: at least every 0.1 s; 0 for never
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     counters: Duration,
-    /// Who records [default: nettrace, or with `--attach` none]
+    /// Who records [default: nettrace, or with `--attach` alone none]
     #[arg(long, value_enum)]
     tracing: Option<Tracing>,
     /// Let dotnet-trace and other tools attach to the process. It records nothing itself, unless
-    /// `--tracing` says so
+    /// `--tracing` or `--black-box` says so
     #[arg(long)]
     attach: bool,
     /// Write the spans that the program knows of to a file: a line of JSON for each, with its id
@@ -130,7 +130,8 @@ impl Args {
     }
 
     fn tracing(&self) -> Tracing {
-        let default = if self.attach { Tracing::None } else { Tracing::Nettrace };
+        let is_idle = self.attach && self.black_box.is_none();
+        let default = if is_idle { Tracing::None } else { Tracing::Nettrace };
         self.tracing.unwrap_or(default)
     }
 }

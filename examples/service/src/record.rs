@@ -85,6 +85,8 @@ impl Recording {
                     (None, Some(folder)) => {
                         let triggers = Triggers::new(folder, "{exe}-{pid}");
                         let triggers = triggers.after(Duration::from_secs(2)).on_panic();
+                        #[cfg(unix)]
+                        let triggers = triggers.on_signal(libc::SIGUSR1);
                         let keep = Keep::last(Duration::from_secs(10)).within(32 << 20);
                         (Session::builder().flight_recorder(keep).triggers(triggers), None)
                     }

@@ -8,6 +8,7 @@ mod recipes;
 use std::{
     fs,
     io::Read as _,
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
@@ -44,6 +45,17 @@ impl Drop for Service {
     }
 }
 
+/// The process that listens in a folder, when it does.
+fn target(folder: &Path) -> Target {
+    loop {
+        // The socket's file is there a moment before it answers.
+        match Target::all_in(folder).unwrap().pop() {
+            Some(target) if target.info().is_ok() => return target,
+            _ => thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
 #[test]
 fn tools_attach_to_the_service() {
     let folder = tempdir().unwrap();
@@ -51,12 +63,7 @@ fn tools_attach_to_the_service() {
     command.args(["--attach", "--seconds", "3600", "--rate", "300"]).current_dir(folder.path());
     command.env("TMPDIR", folder.path()).stdout(Stdio::piped());
     let service = Service(command.spawn().unwrap());
-    // The socket's file is there a moment before it answers.
-    let answers = |target: Target| target.info().is_ok();
-    while !Target::all_in(folder.path()).unwrap().pop().is_some_and(answers) {
-        thread::sleep(Duration::from_millis(10));
-    }
-    let target = Target::all_in(folder.path()).unwrap().remove(0);
+    let target = target(folder.path());
     assert_eq!(target.info().unwrap().program, "service");
 
     let wanted = ["Example-Service", "NetTrace-Tower"].map(|name| Wanted {
@@ -104,4 +111,49 @@ fn tools_attach_to_the_service() {
     assert!((1..=requests).contains(&stops), "{stops} of {requests}");
     assert!(starts.abs_diff(stops) <= AT_ONCE, "{starts} began, {stops} ended");
     assert!(!target.path.exists());
+}
+
+/// A service that keeps the past, and is asked for it by a signal and by a client.
+#[test]
+fn a_black_box_is_asked_for_its_past() {
+    let folder = tempdir().unwrap();
+    let dumps = folder.path().join("dumps");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_service"));
+    command.args(["--attach", "--seconds", "3600", "--rate", "300", "--black-box"]).arg(&dumps);
+    command.env("TMPDIR", folder.path()).current_dir(folder.path()).stdout(Stdio::piped());
+    let service = Service(command.spawn().unwrap());
+    let target = target(folder.path());
+    let wanted = Wanted {
+        name: "NetTrace-FlightRecorder".to_owned(),
+        keywords: 0,
+        level: 5,
+        arguments: "Past=30".to_owned(),
+    };
+    // The process listens before its session begins.
+    let mut live = loop {
+        match target.collect(std::slice::from_ref(&wanted), 1) {
+            Ok(live) => break live,
+            Err(error) => assert!(error.to_string().contains("is a flight recorder"), "{error}"),
+        }
+    };
+    kill_process(Pid::from_child(&service.0), Signal::USR1).unwrap();
+    let mut bytes = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(|| live.stream.read_to_end(&mut bytes).unwrap());
+        thread::sleep(Duration::from_secs(1));
+        target.stop(live.id).unwrap();
+    });
+    let report = verify(&bytes[..]).unwrap();
+    assert!(report.is_sound() && report.lost == 0 && report.events > 1_000, "{report:?}");
+    // Two seconds after the signal.
+    let dump = dumps.join(format!("service-{}-SIGUSR1-1.nettrace", service.0.id()));
+    while !dump.exists() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    service.end();
+    let report = verify(&fs::read(&dump).unwrap()[..]).unwrap();
+    assert!(report.is_sound() && report.lost == 0 && report.events > 1_000, "{report:?}");
+    if let Some(verdict) = ask(&["summary"], Trace::File(&dump)) {
+        verdict.assert_holds(report.events, 0);
+    }
 }

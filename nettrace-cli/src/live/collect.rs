@@ -50,6 +50,15 @@ pub(crate) struct CollectOptions {
     /// methods
     #[arg(long)]
     stacks: bool,
+    /// What the flight recorder of the process has kept of the last time, and what it records from
+    /// then on
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = duration,
+        conflicts_with_all = ["providers", "profile", "stacks", "buffer", "udp", "command"]
+    )]
+    past: Option<Duration>,
     /// How long: seconds, or with a unit (500ms, 10s, 5m, 1h) [default: until Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
@@ -143,7 +152,7 @@ pub(crate) fn run(
     if let (Some(file), Some(path)) = (&copied.file, &path) {
         // What has gone to a device or a pipe cannot be read again.
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            report(path, limits)?;
+            report(path, options.past.is_some(), limits)?;
         }
     }
     match launched {
@@ -154,6 +163,11 @@ pub(crate) fn run(
 
 /// The providers of the command line, with those of the profiles. All, if it has neither.
 fn wanted(options: &CollectOptions) -> Vec<Wanted> {
+    if let Some(past) = options.past {
+        let arguments = format!("Past={}", past.as_secs_f64());
+        let name = "NetTrace-FlightRecorder".to_owned();
+        return vec![Wanted { name, keywords: u64::MAX, level: 5, arguments }];
+    }
     let mut wanted: Vec<_> = options.providers.iter().map(|one| one.0.clone()).collect();
     for profile in &options.profile {
         for (name, keywords, level) in profile.providers() {
@@ -304,13 +318,18 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Says what is in the file. It is an error if the trace breaks off.
-fn report(path: &Path, limits: Limits) -> Result<(), Failure> {
+/// Says what is in the file. It is an error if the trace breaks off, or if the past was asked for
+/// and the process does not know what that is.
+fn report(path: &Path, has_past: bool, limits: Limits) -> Result<(), Failure> {
     let name = path.display();
     let open = File::open(path);
     let file = open.map_err(|error| Failure::Open(name.to_string(), error))?;
     let mut reader = limits.options().open(file)?;
     reader.read_to_end()?;
+    if has_past && reader.trace().value("nettrace.given_up").is_none() {
+        let words = "the process knows of no flight recorder, and has sent nothing of the past";
+        return Err(Failure::Process(words.to_owned()));
+    }
     let (events, lost) = (reader.totals().events, reader.totals().lost);
     Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost")))?)
 }
