@@ -89,7 +89,8 @@ impl FlightRecorder {
     /// own writes. Returns when the sink has been started.
     ///
     /// If the sink takes so little that more bytes wait for it than the recorder keeps, the trace
-    /// breaks off, and `finish` returns the error.
+    /// breaks off, and `finish` returns the error. Until then what waits stays in memory, also if
+    /// the recorder has given it up. At most 16 traces can be written at once.
     ///
     /// See [`FlightRecorder`] for an example.
     ///

@@ -58,6 +58,10 @@ impl Queue {
         !waiting.is_over
     }
 
+    pub(super) fn is_over(&self) -> bool {
+        self.waiting.lock().is_over
+    }
+
     /// Says that nothing more comes. What waits is written.
     pub(crate) fn end(&self) {
         self.waiting.lock().is_over = true;

@@ -17,6 +17,9 @@ use super::{
 };
 use crate::sink::{Batch, Sink, StreamEnd, stream::not_started};
 
+/// How many can follow a recorder at once.
+const MOST_FOLLOWERS: usize = 16;
+
 /// What a dump of a [flight recorder](crate::SessionBuilder::flight_recorder) contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -76,6 +79,10 @@ impl Ring {
     pub(crate) fn follow(&self, past: Past) -> io::Result<(Snapshot, Follower)> {
         let mut state = self.state.lock();
         let snapshot = state.snapshot()?;
+        state.followers.retain(|follower| !follower.is_over());
+        if state.followers.len() >= MOST_FOLLOWERS {
+            return Err(io::Error::other(format!("{MOST_FOLLOWERS} others follow the recorder")));
+        }
         let queue = Queue::new(self.keep.bytes);
         state.followers.push(Arc::clone(&queue));
         drop(state);
