@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader, Read, Seek},
+    io::{self, BufReader, Read, Seek, Write as _},
     os::unix::ffi::OsStrExt as _,
     path::Path,
 };
@@ -106,7 +106,10 @@ fn write(stream: &[u8], to: &Path) -> io::Result<()> {
     let hidden = format!(".nettrace-recovered-{}", std::process::id());
     let hidden = to.with_file_name(hidden);
     let _ = fs::remove_file(&hidden);
-    let written = fs::write(&hidden, stream).and_then(|()| fs::hard_link(&hidden, to));
+    // Not through a link that somebody else has made there.
+    let made = File::options().write(true).create_new(true).open(&hidden);
+    let written = made.and_then(|mut file| file.write_all(stream));
+    let written = written.and_then(|()| fs::hard_link(&hidden, to));
     let _ = fs::remove_file(&hidden);
     written
 }
