@@ -251,6 +251,7 @@ fn what_a_process_has_left_is_kept_or_recovered() {
     assert_eq!((&*found.path, found.lost, found.error), (&*to, 0, None));
     let (events, lost) = sound(&fs::read(&to).unwrap(), &[]);
     assert_eq!((events, lost), (found.events, 0));
+    assert_eq!(fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o600);
     session.finish().unwrap();
 
     // The trace is there already: it stays, and so does the recorder file.

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, BufReader, Read, Seek, Write as _},
-    os::unix::ffi::OsStrExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
     path::Path,
 };
 
@@ -106,8 +106,8 @@ fn write(stream: &[u8], to: &Path) -> io::Result<()> {
     let hidden = format!(".nettrace-recovered-{}", std::process::id());
     let hidden = to.with_file_name(hidden);
     let _ = fs::remove_file(&hidden);
-    // Not through a link that somebody else has made there.
-    let made = File::options().write(true).create_new(true).open(&hidden);
+    // As private as the recorder file, and not through a link that somebody else has made there.
+    let made = File::options().write(true).create_new(true).mode(0o600).open(&hidden);
     let written = made.and_then(|mut file| file.write_all(stream));
     let written = written.and_then(|()| fs::hard_link(&hidden, to));
     let _ = fs::remove_file(&hidden);
