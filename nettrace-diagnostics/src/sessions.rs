@@ -7,9 +7,10 @@ use std::{
 };
 
 use nettrace_metrics::Reporting;
-use nettrace_writer::{Error, Level, OnFull, ProviderFilter, Session, sink::StreamSink};
+use nettrace_writer::{Error, Level, OnFull, ProviderFilter, Redact, Session, sink::StreamSink};
 
 use crate::{
+    environment::redacted_for_client,
     options::Options,
     protocol::{self, Buffering, Collect, Provider, Refusal, SessionType, code},
     sync::{Arc, Mutex, lock, mpsc},
@@ -57,9 +58,10 @@ impl Attached {
         (stream, kept): (Stream, Kept),
         options: &Options,
     ) -> Result<Self, Box<NotStarted>> {
-        if let Err(refusal) = check(collect) {
-            return Err(Box::new(NotStarted { kept, stream, refusal }));
-        }
+        let redacted = match check(collect) {
+            Ok(redacted) => redacted,
+            Err(refusal) => return Err(Box::new(NotStarted { kept, stream, refusal })),
+        };
         let stream = Arc::new(stream);
         let header = Arc::new(Mutex::new(Vec::new()));
         let (gate, opens) = mpsc::channel();
@@ -70,7 +72,7 @@ impl Attached {
             gate: Some(opens),
             patience: options.patience,
         };
-        let session = match session(collect, client, options) {
+        let session = match session(collect, redacted, client, options) {
             Ok(session) => session,
             Err(error) => {
                 let refusal = Refusal::new(code::FAIL, error.to_string());
@@ -104,8 +106,8 @@ impl Attached {
     }
 }
 
-/// What no session can do.
-fn check(collect: &Collect) -> Result<(), Refusal> {
+/// Refuses what no session can do. Returns what none may have.
+fn check(collect: &Collect) -> Result<Vec<(String, Redact)>, Refusal> {
     if collect.session == SessionType::UserEvents {
         return Err(Refusal::new(
             code::NOT_SUPPORTED,
@@ -121,17 +123,25 @@ fn check(collect: &Collect) -> Result<(), Refusal> {
     if collect.buffer_mb == 0 {
         return Err(Refusal::new(code::INVALID_ARGUMENT, "a session needs a buffer; 0 MB is none"));
     }
-    Ok(())
+    redacted_for_client().map_err(|words| Refusal::new(code::FAIL, words))
 }
 
-fn session(collect: &Collect, client: Client, options: &Options) -> Result<Session, Error> {
+fn session(
+    collect: &Collect,
+    redacted: Vec<(String, Redact)>,
+    client: Client,
+    options: &Options,
+) -> Result<Session, Error> {
     let asked = usize::try_from(collect.buffer_mb).unwrap_or(usize::MAX).saturating_mul(1 << 20);
     let budget = asked.min(options.max_buffer).max(LEAST_BUFFER);
     let on_full = match collect.buffering {
         Buffering::Drop => OnFull::Drop,
         Buffering::Block => OnFull::Block,
     };
-    Session::builder()
+    let builder = redacted
+        .into_iter()
+        .fold(Session::builder(), |builder, (name, how)| builder.redact(name, how));
+    builder
         .sink(StreamSink::new(client).stall_timeout(options.patience))
         .format(options.format)
         .providers(collect.providers.iter().map(filter))

@@ -3,8 +3,11 @@
 
 use std::{ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
-use nettrace_event::{EventType, TraceEvent};
-use nettrace_format::Format;
+use nettrace_event::{EventType, TraceEvent, secret};
+use nettrace_format::{
+    Format,
+    redact::{Redact, Redaction},
+};
 
 use crate::{
     flusher::notice::{Callback, SinkChange},
@@ -58,6 +61,7 @@ pub struct SessionBuilder {
     pub(crate) sequence_point_interval: Duration,
     pub(crate) clock: Clock,
     pub(crate) key_values: Vec<(String, String)>,
+    pub(crate) redacted: Vec<(String, Redact)>,
     pub(crate) registered: Vec<&'static EventType>,
     pub(crate) refused: Option<Error>,
     pub(crate) on_sink_change: Option<Callback>,
@@ -133,6 +137,7 @@ impl SessionBuilder {
             sequence_point_interval: Duration::from_secs(1),
             clock: Clock::Auto,
             key_values: Vec::new(),
+            redacted: Vec::new(),
             registered: Vec::new(),
             refused: None,
             on_sink_change: None,
@@ -509,6 +514,64 @@ impl SessionBuilder {
         self.key_value("process.command_line", description::command_line())
     }
 
+    /// Keeps values out of this session's trace, whatever the code records: those of the fields,
+    /// labels and key-values with a name.
+    ///
+    /// A name can be the path of a field through objects and lists (`card.number`). The name of an
+    /// event may precede it (`Sold:customer`). Of several names that fit, the last call decides.
+    /// [`Redact`] says what becomes of a value. The hashes have the key of
+    /// [secrets](crate::secret): a text has the same hash everywhere. No name is checked, because
+    /// types of events come when they come.
+    ///
+    /// The session's thread replaces the values before any sink gets the trace, also what a
+    /// [flight recorder](Self::flight_recorder) keeps. It takes the events of such types apart, and
+    /// writes all rows again. Threads that emit do what they always do, so their buffers have the
+    /// values for a while: a core dump can show them. For the same reason
+    /// [`start`](Self::start) refuses a [recorder file](Self::persistent) beside this. An event
+    /// that becomes too large counts as [not in the format](crate::Stats::not_in_format).
+    ///
+    /// Names of threads and of events, descriptions, key-values of a
+    /// [dump](crate::Session::dump_with), and other sessions of the process stay as they are. A
+    /// [`Secret`](crate::Secret) is kept out of all of them. [Triggers](crate::Triggers) see what
+    /// the trace has.
+    ///
+    /// ```
+    /// use nettrace_writer::{Emit, Redact, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Shop")]
+    /// struct Sold<'a> {
+    ///     customer: &'a str,
+    ///     cents: u32,
+    /// }
+    ///
+    /// let memory = MemorySink::new();
+    /// let builder = Session::builder().sink(memory.clone());
+    /// let session = builder.redact("customer", Redact::Mask).start()?;
+    /// Sold { customer: "Ada", cents: 1_250 }.emit();
+    /// session.finish()?;
+    /// # let bytes = memory.bytes();
+    /// # let mut reader = nettrace_reader::Reader::new(&bytes[..])?;
+    /// # let event = reader.next_event()?.expect("there is one");
+    /// let fields: Vec<_> = event.fields().collect::<Result<_, _>>()?;
+    /// assert_eq!(fields[0], ("customer", nettrace_reader::Value::Text("***".into())));
+    /// assert_eq!(fields[1], ("cents", nettrace_reader::Value::U32(1_250)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn redact(mut self, name: impl Into<String>, how: Redact) -> Self {
+        self.redacted.push((name.into(), how));
+        self
+    }
+
+    /// Which values are not written.
+    pub(crate) fn redaction(&self) -> Option<Redaction> {
+        let hashes = self.redacted.iter().any(|(_, how)| *how == Redact::Hash);
+        let key = if hashes { secret::key() } else { [0; 2] };
+        let mut names = self.redacted.iter().peekable();
+        names.peek()?;
+        Some(names.fold(Redaction::new(key), |all, (name, how)| all.with(name, *how)))
+    }
+
     /// Starts the session. From here on it records.
     ///
     /// A service that must run even if it cannot record calls
@@ -518,8 +581,8 @@ impl SessionBuilder {
     ///
     /// - [`Error::NoSink`], [`Error::ChunkSize`], [`Error::BudgetTooSmall`],
     ///   [`Error::BudgetTooLarge`], [`Error::ZeroFlushInterval`], [`Error::FileName`],
-    ///   [`Error::OverwriteWithoutFile`], [`Error::FilterVariable`], [`Error::NoClock`]: a setting
-    ///   cannot work.
+    ///   [`Error::OverwriteWithoutFile`], [`Error::RedactedRecorder`], [`Error::FilterVariable`],
+    ///   [`Error::NoClock`]: a setting cannot work.
     /// - [`Error::Register`]: a [registered](Self::register) event type was refused.
     /// - [`Error::Format`]: the [format](Self::format) cannot hold a registered event type, or a
     ///   [key or value](Self::key_value).
