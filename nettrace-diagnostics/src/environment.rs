@@ -10,7 +10,7 @@ use std::{
 
 use nettrace_writer::{
     __process::{complain, ignores, spawn, variable},
-    Error, FilterError, ProviderFilter, Session, Warning,
+    Error, FilterError, ProviderFilter, Redact, Session, Warning,
     sink::FileOptions,
 };
 
@@ -40,6 +40,7 @@ struct Plan {
     providers: Vec<ProviderFilter>,
     buffer_mb: usize,
     key_values: Vec<(String, String)>,
+    redacted: Vec<(String, Redact)>,
     command_line: bool,
     /// Whether events must stay in memory until the end.
     keeps_in_memory: bool,
@@ -165,6 +166,7 @@ fn own_plan(variables: &Variables<'_>, path: PathBuf) -> Result<Plan, Bad> {
         providers,
         buffer_mb,
         key_values,
+        redacted: redacted(variables)?,
         command_line: variables.own("NETTRACE_COMMAND_LINE").is_some_and(|(_, on)| on != "0"),
         keeps_in_memory: false,
     })
@@ -180,6 +182,31 @@ fn key_values(text: &str) -> Result<Vec<(String, String)>, String> {
         _ => Err(format!("`{pair}` is not a key, `=` and a value")),
     };
     pairs.map(pair).collect()
+}
+
+/// What no session of this process may have that the environment or a client asks for:
+/// `NAME[=mask|=hash|=keep],…`.
+fn redacted(variables: &Variables<'_>) -> Result<Vec<(String, Redact)>, Bad> {
+    let Some((variable, value)) = variables.own("NETTRACE_REDACT") else { return Ok(Vec::new()) };
+    let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let redacted = |given: &str| {
+        let (name, how) = given.split_once('=').unwrap_or((given, "mask"));
+        let how = how.trim().parse().ok().filter(|_| !name.trim().is_empty());
+        how.map(|how| (name.trim().to_owned(), how)).ok_or_else(|| {
+            format!("`{given}` is no name, and no name with `=mask`, `=hash` or `=keep`")
+        })
+    };
+    names.map(redacted).collect::<Result<_, _>>().map_err(|why| Bad {
+        variable,
+        value: value.clone(),
+        why,
+    })
+}
+
+/// [`redacted`] for a session that a client asks for.
+pub(crate) fn redacted_for_client() -> Result<Vec<(String, Redact)>, String> {
+    redacted(&Variables(&of_this_process))
+        .map_err(|Bad { variable, why, .. }| format!("{variable} of this process: {why}"))
 }
 
 fn rotation(variables: &Variables<'_>) -> Result<Option<Rotation>, Bad> {
@@ -226,6 +253,7 @@ fn dotnet_plan(variables: &Variables<'_>) -> Result<Plan, Bad> {
         providers,
         buffer_mb,
         key_values: Vec::new(),
+        redacted: redacted(variables)?,
         command_line: false,
         keeps_in_memory,
     })
@@ -381,6 +409,9 @@ fn record(plan: &Plan, attempt: u32) -> Result<(Session, PathBuf), Error> {
     for (key, value) in &plan.key_values {
         builder = builder.key_value(key, value);
     }
+    for (name, how) in &plan.redacted {
+        builder = builder.redact(name, *how);
+    }
     if plan.command_line {
         builder = builder.command_line();
     }
@@ -499,6 +530,7 @@ mod tests {
             providers: vec![ProviderFilter::all()],
             buffer_mb: 256,
             key_values: Vec::new(),
+            redacted: Vec::new(),
             command_line: false,
             keeps_in_memory: false,
         };
@@ -510,6 +542,7 @@ mod tests {
             ("DOTNET_EventPipeOutputPath", "/x/{pid}/{exe}-{pid}.nettrace"),
             ("DOTNET_EventPipeCircularMB", "40"),
             ("DOTNET_EventPipeOutputStreaming", "0"),
+            ("NETTRACE_REDACT", "id=hash"),
         ];
         let pid = process::id();
         let expected = Plan {
@@ -523,6 +556,7 @@ mod tests {
             ],
             buffer_mb: 0x40,
             key_values: Vec::new(),
+            redacted: vec![("id".to_owned(), Redact::Hash)],
             command_line: false,
             keeps_in_memory: true,
         };
@@ -539,6 +573,7 @@ mod tests {
             ("NETTRACE_ROTATE", "64MB"),
             ("NETTRACE_KEEP", "10"),
             ("NETTRACE_KEY_VALUES", "service.version = 1.2, team=shop,"),
+            ("NETTRACE_REDACT", "customer, Sold:id = hash,Audit:customer=keep"),
             ("NETTRACE_COMMAND_LINE", "1"),
         ];
         let expected = Plan {
@@ -549,6 +584,11 @@ mod tests {
             key_values: [("service.version", "1.2"), ("team", "shop")]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .to_vec(),
+            redacted: vec![
+                ("customer".to_owned(), Redact::Mask),
+                ("Sold:id".to_owned(), Redact::Hash),
+                ("Audit:customer".to_owned(), Redact::Keep),
+            ],
             command_line: true,
             keeps_in_memory: false,
         };
@@ -598,6 +638,8 @@ mod tests {
             (&[own, ("NETTRACE_BUFFER_MB", "0")], "above 0"),
             (&[own, ("NETTRACE_BUFFER_MB", "1e3")], "above 0"),
             (&[own, ("NETTRACE_ROTATE", "64")], "NETTRACE_ROTATE=64: it is not a size"),
+            (&[own, ("NETTRACE_REDACT", "a,b=drop")], "NETTRACE_REDACT=a,b=drop: `b=drop` is no"),
+            (&[enabled, ("NETTRACE_REDACT", "=hash")], "`=hash` is no name"),
             (&[own, ("NETTRACE_KEY_VALUES", "a=b,c")], "`c` is not a key, `=` and a value"),
             (&[own, ("NETTRACE_KEEP", "10")], "NETTRACE_KEEP=10: it needs NETTRACE_ROTATE"),
             (&[own, ("NETTRACE_ROTATE", "1h"), ("NETTRACE_KEEP", "1GB")], "NETTRACE_KEEP=1GB: "),

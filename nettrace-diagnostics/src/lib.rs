@@ -34,6 +34,7 @@
 //! | `NETTRACE_ROTATE` | when a new file begins: a size, an age or both, such as `64MB`, `1h` or `64MB,1h`; units are `KB`, `MB`, `GB` (powers of 1,024), `s`, `m`, `h` and `d` |
 //! | `NETTRACE_KEEP` | what is kept of such files: a number of files, or a size, such as `10` or `1GB` |
 //! | `NETTRACE_KEY_VALUES` | further [key-values](nettrace_writer::SessionBuilder::key_value) of the trace: `service.version=1.2,team=shop` |
+//! | `NETTRACE_REDACT` | [values to keep out](nettrace_writer::SessionBuilder::redact) of this trace and of those that tools ask for: `customer,Sold:id=hash,Audit:customer=keep` |
 //! | `NETTRACE_COMMAND_LINE` | 1: the trace has the program's arguments, which can contain secrets |
 //! | `NETTRACE_BUFFER_MB` | the memory for events in MB, decimal; 256 by default |
 //! | `DOTNET_EnableEventPipe` | 1: a trace is recorded |

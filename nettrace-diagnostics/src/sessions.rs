@@ -8,11 +8,12 @@ use std::{
 
 use nettrace_metrics::Reporting;
 use nettrace_writer::{
-    Error, FlightRecorder, Following, Level, OnFull, Past, ProviderFilter, Session,
+    Error, FlightRecorder, Following, Level, OnFull, Past, ProviderFilter, Redact, Session,
     sink::StreamSink,
 };
 
 use crate::{
+    environment::redacted_for_client,
     options::Options,
     protocol::{self, Buffering, Collect, Provider, Refusal, SessionType, code},
     sync::{Arc, Mutex, lock, mpsc},
@@ -70,9 +71,10 @@ impl Attached {
         (stream, kept): (Stream, Kept),
         options: &Options,
     ) -> Result<Self, Box<NotStarted>> {
-        if let Err(refusal) = check(collect) {
-            return Err(Box::new(NotStarted { kept, stream, refusal }));
-        }
+        let redacted = match check(collect) {
+            Ok(redacted) => redacted,
+            Err(refusal) => return Err(Box::new(NotStarted { kept, stream, refusal })),
+        };
         let stream = Arc::new(stream);
         let header = Arc::new(Mutex::new(Vec::new()));
         let (gate, opens) = mpsc::channel();
@@ -85,8 +87,8 @@ impl Attached {
         };
         let sink = StreamSink::new(client).stall_timeout(options.patience);
         let recording = match collect.providers.iter().any(is_recorder) {
-            true => follow(collect, sink),
-            false => record(collect, sink, options),
+            true => follow(collect, &redacted, sink),
+            false => record(collect, redacted, sink, options),
         };
         let recording = match recording {
             Ok(recording) => recording,
@@ -123,8 +125,8 @@ impl Attached {
     }
 }
 
-/// What no session can do.
-fn check(collect: &Collect) -> Result<(), Refusal> {
+/// Refuses what no session can do. Returns what none may have.
+fn check(collect: &Collect) -> Result<Vec<(String, Redact)>, Refusal> {
     if collect.session == SessionType::UserEvents {
         return Err(Refusal::new(
             code::NOT_SUPPORTED,
@@ -140,7 +142,7 @@ fn check(collect: &Collect) -> Result<(), Refusal> {
     if collect.buffer_mb == 0 {
         return Err(Refusal::new(code::INVALID_ARGUMENT, "a session needs a buffer; 0 MB is none"));
     }
-    Ok(())
+    redacted_for_client().map_err(|words| Refusal::new(code::FAIL, words))
 }
 
 fn is_recorder(provider: &Provider) -> bool {
@@ -148,7 +150,15 @@ fn is_recorder(provider: &Provider) -> bool {
 }
 
 /// Follows the process's flight recorder.
-fn follow(collect: &Collect, sink: StreamSink<Client>) -> Result<Recording, Refusal> {
+fn follow(
+    collect: &Collect,
+    redacted: &[(String, Redact)],
+    sink: StreamSink<Client>,
+) -> Result<Recording, Refusal> {
+    if !redacted.is_empty() {
+        let words = "the flight recorder may have what NETTRACE_REDACT keeps out of traces";
+        return Err(Refusal::new(code::FAIL, words));
+    }
     let [provider] = &collect.providers[..] else {
         let words = format!("{RECORDER} comes alone: what it has is what the session records");
         return Err(Refusal::new(code::INVALID_ARGUMENT, words));
@@ -173,6 +183,7 @@ fn follow(collect: &Collect, sink: StreamSink<Client>) -> Result<Recording, Refu
 /// Starts a session.
 fn record(
     collect: &Collect,
+    redacted: Vec<(String, Redact)>,
     sink: StreamSink<Client>,
     options: &Options,
 ) -> Result<Recording, Refusal> {
@@ -182,7 +193,10 @@ fn record(
         Buffering::Drop => OnFull::Drop,
         Buffering::Block => OnFull::Block,
     };
-    let session = Session::builder()
+    let builder = redacted
+        .into_iter()
+        .fold(Session::builder(), |builder, (name, how)| builder.redact(name, how));
+    let session = builder
         .sink(sink)
         .format(options.format)
         .providers(collect.providers.iter().map(filter))

@@ -7,12 +7,16 @@ mod support;
 
 use std::{
     fs,
+    io::Read as _,
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{self, Command, Output, Stdio},
 };
 
-use nettrace_diagnostics::{__client::Target, from_environment, listen, listen_or_warn};
+use nettrace_diagnostics::{
+    __client::{Target, Wanted},
+    from_environment, listen, listen_or_warn,
+};
 use nettrace_reader::Reader;
 use nettrace_writer::{Emit as _, Session};
 use tempfile::tempdir;
@@ -53,6 +57,34 @@ fn work(how: &str) {
             }
             diagnostics.stop();
             from_environment()
+        }
+        "redacted" => {
+            let diagnostics = listen().unwrap();
+            let target = Target::of(process::id()).unwrap().expect("this process");
+            let keep = nettrace_writer::Keep::last(std::time::Duration::from_secs(60));
+            let recorder = Session::builder().flight_recorder(keep).start().unwrap();
+            let collect = |name: &str| {
+                let (name, arguments) = (name.to_owned(), String::new());
+                target.collect(&[Wanted { name, keywords: u64::MAX, level: 5, arguments }], 1)
+            };
+            // It has what the program records, as the program records it.
+            let refused = collect("NetTrace-FlightRecorder").unwrap_err().to_string();
+            assert!(refused.contains("NETTRACE_REDACT"), "{refused}");
+            match collect("*") {
+                Ok(mut live) => {
+                    Detail { text: "never shown" }.emit();
+                    let mut trace = Vec::new();
+                    std::thread::scope(|scope| {
+                        scope.spawn(|| live.stream.read_to_end(&mut trace).unwrap());
+                        target.stop(live.id).unwrap();
+                    });
+                    fs::write("attached.nettrace", trace).unwrap();
+                }
+                Err(error) => println!("refused: {error}"),
+            }
+            recorder.finish().unwrap();
+            diagnostics.stop();
+            return;
         }
         "forbidden" => {
             let diagnostics = listen().unwrap();
@@ -207,6 +239,27 @@ fn the_events_of_the_environments_session_are_chosen_at_run_time() {
     assert_eq!(said(&output), [""; 0]);
     assert_eq!(names(&folder.path().join("t.nettrace")), of(&[("Detail", 1)]));
     run("select", folder.path(), &[]);
+}
+
+/// What the environment keeps out of traces is in none that the environment or a tool asks for.
+#[test]
+fn what_the_environment_redacts_is_not_in_the_trace_of_a_tool() {
+    let folder = tempdir().unwrap();
+    let set = [("NETTRACE_OUTPUT", "own.nettrace"), ("NETTRACE_REDACT", "text")];
+    run("redacted", folder.path(), &set);
+    for name in ["own.nettrace", "attached.nettrace"] {
+        let path = folder.path().join(name);
+        assert_eq!(names(&path), of(&[("Detail", 1)]), "{name}");
+        let trace = fs::read(&path).unwrap();
+        let wide: Vec<_> = "shown".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for hidden in [&b"shown"[..], &wide] {
+            assert!(!trace.windows(hidden.len()).any(|bytes| bytes == hidden), "{name}");
+        }
+    }
+    // A value that cannot be read keeps everything from being recorded.
+    let (_, output) = run("redacted", folder.path(), &[("NETTRACE_REDACT", "text=loud")]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("`text=loud` is no name"), "{said}");
 }
 
 /// A filter that selects nothing is told once, at the end at the latest, with what was meant.

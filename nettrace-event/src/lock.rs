@@ -12,13 +12,14 @@
 //! | `version` grows, and with it fields or the opcode change | compatible |
 //! | level or keywords change | warning: filters select other events |
 //! | the unit or another key-value changes | warning |
+//! | the format or the role of a field changes | warning: the same value is shown as another |
 //! | a field is removed or renamed, or gets another type or place | breaking |
 //! | the opcode changes | breaking |
 //! | an event is removed or renamed, in every version | breaking |
 //! | the id or the provider changes, in every version | breaking |
 //! | a secret is recorded as it is, in every version | breaking |
 //! | `version` shrinks | breaking |
-//! | a description, a message or the module changes | note: the test passes |
+//! | a description, a message, the module or a tag changes | note: the test passes |
 //!
 //! `NETTRACE_SCHEMA=accept cargo test` writes the file, unless a change is breaking. Write
 //! `version = 2` in the event's `#[trace_event(…)]` then: readers tell versions apart, and both may
@@ -108,6 +109,12 @@ pub struct Field {
     pub ty: Type,
     /// Whether it is a [`Secret`](crate::Secret).
     pub is_secret: bool,
+    /// How tracepoints show it: what `format = …` says.
+    pub format: Option<String>,
+    /// Its tag in tracepoints.
+    pub tag: u16,
+    /// What it is of a span in Heph traces: `start`, `end` or `description`.
+    pub role: Option<String>,
     /// What its doc comment says.
     pub meaning: Option<String>,
     /// Key-values, sorted: a `unit`, for instance.
@@ -115,9 +122,15 @@ pub struct Field {
 }
 
 impl Field {
+    /// A field of which no more is known.
+    #[must_use]
+    pub fn new(name: String, ty: Type) -> Self {
+        let (format, role, meaning, keys) = (None, None, None, Vec::new());
+        Self { name, ty, is_secret: false, format, tag: 0, role, meaning, keys }
+    }
+
     fn stored(&self) -> Self {
-        let (name, ty) = (self.name.clone(), self.ty.stored());
-        Self { name, ty, is_secret: false, meaning: None, keys: Vec::new() }
+        Self::new(self.name.clone(), self.ty.stored())
     }
 }
 
@@ -134,8 +147,9 @@ impl Catalogue {
         Self { events }
     }
 
-    /// What a trace can say of the events: not which fields are secret, what they mean, or whether
-    /// an id was given. An id that several events want is 0: who has it is not known.
+    /// What a trace can say of the events: not which fields are secret, what they mean or how they
+    /// are shown, or whether an id was given. An id that several events want is 0: who has it is
+    /// not known.
     #[must_use]
     pub fn stored(&self) -> Self {
         let by_id = self.by_id();

@@ -148,6 +148,9 @@ impl<T: TraceField> TraceField for Secret<T, Hashed> {
 }
 
 #[cfg(feature = "std")]
+#[doc(hidden)]
+pub use self::hash::key;
+#[cfg(feature = "std")]
 pub use self::hash::set_key;
 
 #[cfg(feature = "std")]
@@ -173,7 +176,8 @@ mod hash {
         KEY.set([key as u64, (key >> 64) as u64]).is_ok()
     }
 
-    fn key() -> [u64; 2] {
+    /// The key of this process, for who hashes with it.
+    pub fn key() -> [u64; 2] {
         *KEY.get_or_init(|| {
             let state = RandomState::new();
             [1_u64, 2].map(|half| state.hash_one(half))

@@ -11,6 +11,7 @@
 //! * [`recorder`] reads the memory of a session whose process was killed (feature `recorder`).
 //! * [`payload`] encodes the values of an event into payload bytes. `#[derive(TraceEvent)]` calls
 //!   it through [`PayloadEncoder`](nettrace_event::PayloadEncoder).
+//! * [`redact`] replaces values that must not be in a trace.
 //! * [`content`] holds the values that callers pass to the writers, for all versions.
 //!
 //! ```
@@ -75,6 +76,7 @@ pub mod payload;
 mod primitive;
 #[cfg(feature = "recorder")]
 pub mod recorder;
+pub mod redact;
 mod stream;
 mod stream_end;
 mod thread_ids;

@@ -26,6 +26,7 @@ use crate::{
     content::{Label, ThreadInfo, ThreadSequence, TraceInfo},
     error::FormatError,
     format::Format,
+    redact::{Redaction, writer::Redacted},
     stream_end::StreamEnd,
     writer::{LeftOut, Source, Writer},
 };
@@ -137,6 +138,33 @@ impl Stream {
     #[must_use]
     pub fn copying(format: Format, version: u32) -> Self {
         Self::from_source(format, Source::Trace { version })
+    }
+
+    /// The same stream, without the values that a redaction chooses. An event that it cannot take
+    /// apart is left out and counted, as one that the format cannot store.
+    ///
+    /// ```
+    /// use nettrace_format::{
+    ///     Format, Stream,
+    ///     content::TraceInfo,
+    ///     redact::{Redact, Redaction},
+    /// };
+    /// # use nettrace_format::example::INFO;
+    ///
+    /// let redaction = Redaction::new([1, 2]).with("customer", Redact::Mask);
+    /// let mut stream = Stream::new(Format::V6).redacted(redaction);
+    /// let mut trace = Vec::new();
+    /// let key_values = &[("customer", "Ada"), ("service", "shop")];
+    /// stream.begin(&TraceInfo { key_values, ..INFO }, &mut trace)?;
+    /// trace.extend(stream.end().bytes());
+    /// let reader = nettrace_reader::Reader::new(&trace[..])?;
+    /// assert_eq!(reader.trace().value("customer"), Some("***"));
+    /// assert_eq!(reader.trace().value("service"), Some("shop"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn redacted(self, redaction: Redaction) -> Self {
+        Self { writer: Box::new(Redacted { redaction, writer: self.writer }), ..self }
     }
 
     fn from_source(format: Format, source: Source) -> Self {

@@ -3,7 +3,7 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
-use syn::{Fields, Ident, LitStr};
+use syn::{Fields, Ident, LitStr, Type};
 
 use crate::{
     ast::{Body, Container, Derive, Variant},
@@ -53,14 +53,19 @@ fn object(container: &Container<'_>, values: &[Value<'_>]) -> TokenStream {
     let schemas = field_schemas(values, &private);
     let encoder = encoder_ident();
     let encode = encode_values(values, self_place(container), &private);
-    let bounds = values.iter().filter(|value| mentions_parameter(container, value)).map(|value| {
-        let ty = value.ty;
-        match &value.encoding {
-            Encoding::As(marker) => quote!(#ty: #private::TraceField<#private::encoding::#marker>),
-            Encoding::Text(marker) => quote!(#ty: #private::TextField<#private::encoding::#marker>),
-            _ => quote!(#ty: #private::TraceField),
-        }
-    });
+    let bounds =
+        values.iter().filter(|value| mentions_parameter(container, value.ty)).map(|value| {
+            let ty = value.ty;
+            match &value.encoding {
+                Encoding::As(marker) => {
+                    quote!(#ty: #private::TraceField<#private::encoding::#marker>)
+                }
+                Encoding::Text(marker) => {
+                    quote!(#ty: #private::TextField<#private::encoding::#marker>)
+                }
+                _ => quote!(#ty: #private::TraceField),
+            }
+        });
     in_anonymous_const(&implementation(
         container,
         &quote!(),
@@ -246,7 +251,7 @@ fn in_anonymous_const(items: &TokenStream) -> TokenStream {
 }
 
 /// Whether a field's type contains a type parameter, so that each use of the struct decides.
-fn mentions_parameter(container: &Container<'_>, value: &Value<'_>) -> bool {
+pub(crate) fn mentions_parameter(container: &Container<'_>, ty: &Type) -> bool {
     fn mentions(tokens: TokenStream, ident: &Ident) -> bool {
         tokens.into_iter().any(|token| match token {
             proc_macro2::TokenTree::Ident(other) => other == *ident,
@@ -254,7 +259,6 @@ fn mentions_parameter(container: &Container<'_>, value: &Value<'_>) -> bool {
             _ => false,
         })
     }
-    let ty = value.ty;
     container.generics.type_params().any(|parameter| mentions(quote!(#ty), &parameter.ident))
 }
 

@@ -115,6 +115,7 @@ fn derive(input: &DeriveInput, derive: Derive, home: syn::Path) -> proc_macro2::
     let container = ast::Container::parse(input, derive, home, &mut errors);
     let code = match derive {
         Derive::Event => {
+            valid::refuse_parameters(&container, &mut errors);
             let events = valid::events(&container, &mut errors);
             expand::trace_event(&container, &events)
         }

@@ -8,6 +8,7 @@ use syn::{DeriveInput, Fields, Ident};
 use crate::{
     ast::{Body, Container, Derive, Field, Variant},
     error::Errors,
+    field::mentions_parameter,
     valid::{self, Event, Value},
 };
 
@@ -48,11 +49,10 @@ fn event(container: &Container<'_>, errors: &mut Errors) -> TokenStream {
             }
         }
     });
-    let ident = container.ident;
-    let (impl_generics, type_generics, where_clause) = container.generics.split_for_impl();
-    quote! {
-        #[automatically_derived]
-        impl #impl_generics ::nettrace_reader::ReadEvent for #ident #type_generics #where_clause {
+    implementation(
+        container,
+        &quote!(ReadEvent),
+        &quote! {
             fn read(
                 __event: &::nettrace_reader::Event<'_>,
             ) -> ::core::option::Option<
@@ -61,6 +61,42 @@ fn event(container: &Container<'_>, errors: &mut Errors) -> TokenStream {
                 #(#tries)*
                 ::core::option::Option::None
             }
+        },
+    )
+}
+
+/// The implementation of a trait. It has a bound for each field whose type is up to whoever uses
+/// the generic type.
+fn implementation(
+    container: &Container<'_>,
+    implemented: &TokenStream,
+    body: &TokenStream,
+) -> TokenStream {
+    let fields: Vec<&Field<'_>> = match &container.body {
+        Body::Struct(fields) => fields.iter().collect(),
+        Body::Enum(variants) => variants.iter().flat_map(|variant| &variant.fields).collect(),
+        Body::Union => Vec::new(),
+    };
+    let open = fields.iter().filter(|field| mentions_parameter(container, field.ty));
+    let bounds = open.map(|Field { ty, attrs, .. }| -> syn::WherePredicate {
+        match attrs.key("skip") {
+            Some(_) => syn::parse_quote!(#ty: ::core::default::Default),
+            None => syn::parse_quote!(#ty: ::nettrace_reader::ReadField),
+        }
+    });
+    let mut generics = container.generics.clone();
+    let mut bounds = bounds.peekable();
+    if bounds.peek().is_some() {
+        generics.make_where_clause().predicates.extend(bounds);
+    }
+    let ident = container.ident;
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics ::nettrace_reader::#implemented for #ident #type_generics
+        #where_clause
+        {
+            #body
         }
     }
 }
@@ -112,11 +148,10 @@ fn field(container: &Container<'_>, errors: &mut Errors) -> TokenStream {
             TokenStream::new()
         }
     };
-    let ident = container.ident;
-    let (impl_generics, type_generics, where_clause) = container.generics.split_for_impl();
-    quote! {
-        #[automatically_derived]
-        impl #impl_generics ::nettrace_reader::ReadField for #ident #type_generics #where_clause {
+    implementation(
+        container,
+        &quote!(ReadField),
+        &quote! {
             #is_array
 
             fn read_field(
@@ -124,8 +159,8 @@ fn field(container: &Container<'_>, errors: &mut Errors) -> TokenStream {
             ) -> ::core::option::Option<Self> {
                 #body
             }
-        }
-    }
+        },
+    )
 }
 
 fn object(container: &Container<'_>, fields: &[Field<'_>], errors: &mut Errors) -> TokenStream {

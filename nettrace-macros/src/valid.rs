@@ -74,7 +74,6 @@ pub(crate) enum Encoding {
 
 /// The event types of a struct or enum; incomplete if there are errors.
 pub(crate) fn events<'a>(container: &'a Container<'_>, errors: &mut Errors) -> Vec<Event<'a>> {
-    refuse_parameters(container, errors);
     let shared = Shared::read(&container.attrs, errors);
     match &container.body {
         Body::Struct(fields) => vec![event(container, &shared, None, fields, errors)],
@@ -370,7 +369,8 @@ fn check_message(message: &LitStr, fields: &[Value<'_>], errors: &mut Errors) {
     }
 }
 
-fn refuse_parameters(container: &Container<'_>, errors: &mut Errors) {
+/// Refuses what would make several events of one type.
+pub(crate) fn refuse_parameters(container: &Container<'_>, errors: &mut Errors) {
     for parameter in &container.generics.params {
         let what = match parameter {
             syn::GenericParam::Lifetime(_) => continue,

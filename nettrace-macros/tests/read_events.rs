@@ -466,3 +466,70 @@ fn a_text_is_no_list_of_numbers() {
     assert_eq!(Maybe::absent(), Some(Maybe(None, 0)));
     assert_eq!(Cents::absent(), None);
 }
+
+#[derive(Clone, Debug, PartialEq, TraceField, ReadField)]
+struct Inner<T> {
+    value: T,
+}
+
+#[derive(Clone, Debug, PartialEq, TraceField, ReadField)]
+#[trace_event(transparent)]
+struct Only<T>(T);
+
+#[derive(Clone, Debug, PartialEq, TraceEvent)]
+#[trace_event(provider = "Read-Generic", name = "Pair")]
+struct Pair {
+    first: u32,
+    list: [u32; 3],
+    inner: Inner<Vec<String>>,
+    only: Only<Option<String>>,
+}
+
+/// Whoever reads says of which types the fields are.
+#[derive(Debug, PartialEq, ReadEvent)]
+#[trace_event(provider = "Read-Generic", name = "Pair")]
+struct AnyPair<T, U, const N: usize>
+where
+    U: Clone,
+{
+    first: T,
+    list: [T; N],
+    inner: Inner<Vec<U>>,
+    only: Only<Option<U>>,
+    #[trace_event(skip)]
+    skipped: (T, Option<U>),
+}
+
+#[derive(Debug, PartialEq, ReadEvent)]
+#[trace_event(provider = "Read-Generic")]
+enum Any<T> {
+    #[trace_event(name = "Pair")]
+    Pair { first: T },
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn generic_types_are_read(
+        first: u32,
+        list: [u32; 3],
+        texts in prop::collection::vec(text(), 0..3),
+        only in prop::option::of(text()),
+    ) {
+        let pair = Pair { first, list, inner: Inner { value: texts.clone() }, only: Only(only) };
+        let trace = written("Read-Generic", || pair.clone().emit());
+        let only = pair.only.clone();
+        let expected = AnyPair {
+            first: u64::from(first),
+            list: list.map(u64::from),
+            inner: Inner { value: texts.iter().map(|text| Box::from(&**text)).collect() },
+            only: Only(only.0.map(Box::from)),
+            skipped: (0, None::<Box<str>>),
+        };
+        prop_assert_eq!(read(&trace), vec![Ok(expected)]);
+        prop_assert_eq!(read(&trace), vec![Ok(Any::Pair { first: u128::from(first) })]);
+        // Two elements are not three.
+        prop_assert!(read::<AnyPair<u32, String, 2>>(&trace)[0].is_err());
+    }
+}

@@ -165,7 +165,7 @@ pub use nettrace_event::{
 #[cfg(feature = "schema_lock")]
 #[doc(inline)]
 pub use nettrace_event::{lock, schema_lock};
-pub use nettrace_format::{Format, FormatError, content::Label, v6::BlockKind};
+pub use nettrace_format::{Format, FormatError, content::Label, redact::Redact, v6::BlockKind};
 pub use nettrace_macros::{TraceEvent, TraceField, TraceSpan, traced};
 
 /// For the code that the macros generate. Not part of the public interface.

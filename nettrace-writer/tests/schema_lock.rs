@@ -4,7 +4,7 @@
 
 #![allow(dead_code, reason = "nobody emits these events")]
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, time::SystemTime};
 
 use nettrace_writer::{
     Secret, TraceEvent, TraceSpan,
@@ -13,6 +13,7 @@ use nettrace_writer::{
     traced,
 };
 use proptest::prelude::*;
+use testkit::process::this_program;
 
 /// The events of a module, as if they were in the module `shop`.
 fn events_of(module: &str) -> Catalogue {
@@ -223,6 +224,114 @@ variants! {
         /// The path.
         url: &'a str, status: u16, #[trace_event(key_values = [("unit", "ms")])] took: u32,
         customer: &'a str,
+    }
+}
+
+/// Fields by which tracepoints and Heph traces show more than a value.
+macro_rules! shown {
+    ($($module:ident { $($fields:tt)* })*) => {$(
+        mod $module {
+            use super::*;
+            #[derive(TraceEvent)]
+            #[trace_event(provider = "Shop")]
+            struct Sent { $($fields)* }
+        }
+    )*};
+}
+
+shown! {
+    sent {
+        #[trace_event(format = hex, tag = 7)] flags: u32, #[trace_event(start)] begun: SystemTime,
+    }
+    format {
+        #[trace_event(format = errno, tag = 7)] flags: u32,
+        #[trace_event(start)] begun: SystemTime,
+    }
+    no_format {
+        #[trace_event(tag = 7)] flags: u32, #[trace_event(start)] begun: SystemTime,
+    }
+    tag {
+        #[trace_event(format = hex, tag = 8)] flags: u32, #[trace_event(start)] begun: SystemTime,
+    }
+    role {
+        #[trace_event(format = hex, tag = 7)] flags: u32, begun: SystemTime,
+    }
+}
+
+#[test]
+fn how_a_field_is_shown_is_locked() {
+    let old = events_of("sent");
+    assert!(old.to_string().contains(
+        "  field flags u32\n    format hex\n    tag 0x7\n  field begun unix_nanos\n    role start\n"
+    ));
+    for (module, change) in [
+        ("format", "warning: Shop/Sent: field `flags`: format errno, it was hex"),
+        ("no_format", "warning: Shop/Sent: field `flags`: format none, it was hex"),
+        ("tag", "note: Shop/Sent: field `flags` has another tag"),
+        ("role", "warning: Shop/Sent: field `begun`: role none, it was start"),
+    ] {
+        let new = events_of(module);
+        let changes = changes(&old, &new);
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert_eq!(changes[0].to_string(), change);
+        // A trace does not say it.
+        assert_eq!(new.stored(), old.stored());
+    }
+}
+
+mod one_order {
+    use super::*;
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Order")]
+    struct First(u8);
+    #[derive(TraceEvent)]
+    #[trace_event(key_values = [("a", "1"), ("b", "2")], version = 1, provider = "Order")]
+    struct Second(u8);
+    #[traced(provider = "Order")]
+    fn call() {}
+}
+
+mod other_order {
+    use super::*;
+    #[traced(provider = "Order")]
+    fn call() {}
+    mod inner {}
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Order", version = 1, key_values = [("b", "2"), ("a", "1")])]
+    struct Second(u8);
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Order")]
+    struct First(u8);
+}
+
+#[test]
+fn the_order_of_the_code_is_no_difference() {
+    assert_eq!(events_of("one_order").to_string(), events_of("other_order").to_string());
+}
+
+/// The page of the guide promises what the tests find.
+#[test]
+fn the_guide_has_each_verdict() {
+    let guide = include_str!("../../docs/schema.md");
+    let rows: Vec<_> = guide.lines().filter(|line| line.starts_with("| ")).collect();
+    for (change, verdict) in [
+        ("an event is added", "compatible"),
+        ("a field is appended", "compatible"),
+        ("level or keywords change", "warning"),
+        ("a key-value changes", "warning"),
+        ("the format or the role of a field changes", "warning"),
+        ("a field is removed or renamed", "breaking"),
+        ("the opcode changes", "breaking"),
+        ("an event is removed or renamed", "breaking in every version"),
+        ("the id, the provider or its GUID changes", "breaking in every version"),
+        ("a value is not secret any more", "breaking in every version"),
+        ("a value is secret now", "breaking"),
+        ("`version` shrinks", "breaking"),
+        ("a doc comment, a message, the module or a tag changes", "note"),
+    ] {
+        let row = rows.iter().find(|row| row.contains(change));
+        let row = row.unwrap_or_else(|| panic!("{change}"));
+        assert!(row.contains(&format!("| {verdict}")), "{row}");
     }
 }
 
@@ -501,7 +610,7 @@ fn every_derive_is_in_the_catalogue() {
 
 /// Runs `locked` in a process of its own, and returns what it says.
 fn locked(file: &Path, module: &str, wish: &str) -> Result<(), String> {
-    let output = Command::new(std::env::current_exe().unwrap())
+    let output = this_program()
         .args(["--ignored", "--exact", "locked_events", "--nocapture"])
         .env("LOCKED_FILE", file)
         .env("LOCKED_MODULE", module)
@@ -594,10 +703,8 @@ fn a_package_without_events_is_told() {
 fn any_type() -> impl Strategy<Value = Type> {
     let plain = prop::sample::select(vec!["u8", "text", "utf8 text", "duration_nanos", "guid"]);
     plain.prop_map(Type::plain).prop_recursive(4, 24, 4, |inner| {
-        let field =
-            (any::<String>(), inner.clone(), any::<bool>()).prop_map(|(name, ty, is_secret)| {
-                Field { name, ty, is_secret, meaning: None, keys: Vec::new() }
-            });
+        let field = (any::<String>(), inner.clone(), any::<bool>())
+            .prop_map(|(name, ty, is_secret)| Field { is_secret, ..Field::new(name, ty) });
         prop_oneof![
             (inner.clone(), prop::option::of(any::<u16>())).prop_map(|(ty, count)| Type::Array(
                 Box::new(ty),
@@ -613,8 +720,18 @@ fn any_type() -> impl Strategy<Value = Type> {
 
 fn any_field() -> impl Strategy<Value = Field> {
     let keys = prop::collection::vec(any::<(String, String)>(), 0..3);
-    (any::<String>(), any_type(), any::<bool>(), any::<Option<String>>(), keys).prop_map(
-        |(name, ty, is_secret, meaning, keys)| Field { name, ty, is_secret, meaning, keys },
+    let shown = any::<(Option<String>, u16, Option<String>)>();
+    (any::<String>(), any_type(), any::<bool>(), shown, any::<Option<String>>(), keys).prop_map(
+        |(name, ty, is_secret, (format, tag, role), meaning, keys)| Field {
+            name,
+            ty,
+            is_secret,
+            format,
+            tag,
+            role,
+            meaning,
+            keys,
+        },
     )
 }
 

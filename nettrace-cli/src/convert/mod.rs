@@ -47,7 +47,6 @@ use crate::{
     convert::{
         destination::{Destination, OutputFile},
         omissions::{Kind, Omissions},
-        redact::Redaction,
         to_stream::ToStream,
         v6::ToV6,
         view::Other,
@@ -166,7 +165,7 @@ pub(crate) fn redact(
     options: &RedactOptions,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
-    let redaction = Redaction::new(options)?;
+    let redaction = redact::redaction(options)?;
     let mut destination = Destination::open(&to.output, to.force, stdout)?;
     // With the names of fields that the trace does not have.
     let mut reader = limits.options().runtime_events(true).open(source)?;

@@ -1,10 +1,13 @@
 //! Payloads of version 6, made again in the form that sessions write: dates of eight bytes instead
 //! of sixteen, and data of its own for each RelLoc and DataLoc, which may overlap.
-//!
-//! Whoever makes payloads again takes them apart with a [`Source`].
 
-use nettrace_format::payload::{MAX_PAYLOAD, Refusal};
+use nettrace_format::{
+    payload::{MAX_PAYLOAD, Refusal},
+    redact::parts::{Located, Parts, put_located},
+};
 use nettrace_reader::{Field, Type, WallTime};
+
+use crate::convert::types::plain;
 
 /// Appends `payload`, whose fields are `fields`, to `out`. `has_long_dates` says that its dates
 /// have sixteen bytes.
@@ -18,86 +21,19 @@ pub(super) fn again(
     out: &mut Vec<u8>,
 ) -> Result<(), Refusal> {
     let start = out.len();
-    let source = Source::new(payload);
+    let source = Parts::new(payload);
     let mut again = Again { source, start, has_long_dates, located: Vec::new(), size: 0, out };
     fields.iter().try_for_each(|field| again.ty(&field.ty))?;
     put_located(&again.located, start, again.out)
 }
 
-/// A payload that is taken apart from front to back.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'a> {
-    pub(super) payload: &'a [u8],
-    /// The bytes that come next.
-    pub(super) rest: &'a [u8],
-    /// How many more elements of arrays there may be. Some take no bytes, and a few bytes could
-    /// keep a conversion busy for ever.
-    budget: usize,
-}
-
-impl<'a> Source<'a> {
-    pub(super) fn new(payload: &'a [u8]) -> Self {
-        Self { payload, rest: payload, budget: payload.len() * 8 + 1_024 }
-    }
-
-    /// How many bytes were taken.
-    pub(super) fn position(&self) -> usize {
-        self.payload.len() - self.rest.len()
-    }
-
-    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], Refusal> {
-        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(Refusal::Malformed)?;
-        self.rest = rest;
-        Ok(bytes)
-    }
-
-    /// A value without parts.
-    pub(super) fn plain(&mut self, ty: &Type) -> Result<&'a [u8], Refusal> {
-        let len = match ty {
-            Type::Utf16String => {
-                let units = self.rest.chunks_exact(2).position(|unit| unit == [0, 0]);
-                2 * (units.ok_or(Refusal::Malformed)? + 1)
-            }
-            Type::VarInt | Type::VarUInt => {
-                let last = self.rest.iter().position(|byte| byte & 0x80 == 0);
-                last.ok_or(Refusal::Malformed)? + 1
-            }
-            other => other.fixed_size().ok_or(Refusal::Malformed)? as usize,
-        };
-        self.take(len)
-    }
-
-    /// A location: its four bytes, its data, and where that ends.
-    pub(super) fn location(
-        &mut self,
-        is_relative: bool,
-    ) -> Result<(&'a [u8], &'a [u8], usize), Refusal> {
-        let location = self.take(4)?;
-        let (position, size) = (word(location).into(), usize::from(word(&location[2..])));
-        let start = if is_relative { self.position() + position } else { position };
-        let data = self.payload.get(start..).and_then(|rest| rest.get(..size));
-        Ok((location, data.ok_or(Refusal::Malformed)?, start + size))
-    }
-
-    /// Notes an element of an array.
-    pub(super) fn spend(&mut self) -> Result<(), Refusal> {
-        self.budget = self.budget.checked_sub(1).ok_or(Refusal::Malformed)?;
-        Ok(())
-    }
-}
-
-/// The first two bytes as a number.
-pub(super) fn word(bytes: &[u8]) -> u16 {
-    u16::from_le_bytes([bytes[0], bytes[1]])
-}
-
 /// How many elements have bytes to look at.
-pub(super) fn count_of(element: &Type, count: u16) -> u16 {
+fn count_of(element: &Type, count: u16) -> u16 {
     if element.fixed_size() == Some(0) { 0 } else { count }
 }
 
 struct Again<'a> {
-    source: Source<'a>,
+    source: Parts<'a>,
     /// Where the result begins in `out`.
     start: usize,
     has_long_dates: bool,
@@ -105,32 +41,6 @@ struct Again<'a> {
     /// The size of all located data.
     size: usize,
     out: &'a mut Vec<u8>,
-}
-
-/// A RelLoc or DataLoc.
-pub(super) struct Located {
-    /// Where it is in the result.
-    pub(super) at: usize,
-    pub(super) is_relative: bool,
-    pub(super) data: Vec<u8>,
-}
-
-/// Appends the data of all locations to a payload that begins at `start`, and says where it is.
-pub(super) fn put_located(
-    located: &[Located],
-    start: usize,
-    out: &mut Vec<u8>,
-) -> Result<(), Refusal> {
-    for Located { at, is_relative, data } in located {
-        let origin = if *is_relative { at + 4 } else { start };
-        let position = u16::try_from(out.len() - origin);
-        let position = position.map_err(|_| Refusal::PayloadTooLarge)?;
-        let size = u16::try_from(data.len()).map_err(|_| Refusal::PayloadTooLarge)?;
-        out[*at..at + 2].copy_from_slice(&position.to_le_bytes());
-        out[at + 2..at + 4].copy_from_slice(&size.to_le_bytes());
-        out.extend_from_slice(data);
-    }
-    Ok(())
 }
 
 impl Again<'_> {
@@ -144,14 +54,17 @@ impl Again<'_> {
             }
             Type::Object(fields) => fields.iter().try_for_each(|field| self.ty(&field.ty))?,
             Type::Array(element) => {
-                let count = self.source.take(2)?;
-                self.out.extend_from_slice(count);
-                self.elements(element, word(count))?;
+                let count = self.source.count()?;
+                self.out.extend_from_slice(&count.to_le_bytes());
+                self.elements(element, count)?;
             }
             Type::FixedArray(element, count) => self.elements(element, *count)?,
             Type::RelLoc(element) => self.location(element, true)?,
             Type::DataLoc(element) => self.location(element, false)?,
-            other => self.out.extend_from_slice(self.source.plain(other)?),
+            other => {
+                let plain = plain(other).ok_or(Refusal::Malformed)?;
+                self.out.extend_from_slice(self.source.plain(plain)?);
+            }
         }
         match self.out.len() - self.start + self.size > MAX_PAYLOAD {
             true => Err(Refusal::PayloadTooLarge),
@@ -173,7 +86,7 @@ impl Again<'_> {
         self.out.extend_from_slice(location);
         let mut out = Vec::new();
         let mut inner = Again {
-            source: Source { rest: data, ..self.source },
+            source: Parts { rest: data, ..self.source },
             start: 0,
             has_long_dates: self.has_long_dates,
             located: Vec::new(),

@@ -150,16 +150,22 @@ fn fields(of: &[Field]) -> Option<Vec<FieldDescription<'_>>> {
         .collect()
 }
 
-fn code(of: &Type) -> Option<TypeCode<'_>> {
+/// The code of a type; `None` if it has none, or this program does not know it.
+pub(super) fn code(of: &Type) -> Option<TypeCode<'_>> {
     let boxed = |of| Some(Box::new(code(of)?));
-    Some(TypeCode::Plain(match of {
-        Type::Object(members) => return Some(TypeCode::Object(fields(members)?)),
-        Type::Array(element) => return Some(TypeCode::Array(boxed(element)?)),
-        Type::FixedArray(element, count) => {
-            return Some(TypeCode::FixedArray(boxed(element)?, *count));
-        }
-        Type::RelLoc(element) => return Some(TypeCode::RelLoc(boxed(element)?)),
-        Type::DataLoc(element) => return Some(TypeCode::DataLoc(boxed(element)?)),
+    Some(match of {
+        Type::Object(members) => TypeCode::Object(fields(members)?),
+        Type::Array(element) => TypeCode::Array(boxed(element)?),
+        Type::FixedArray(element, count) => TypeCode::FixedArray(boxed(element)?, *count),
+        Type::RelLoc(element) => TypeCode::RelLoc(boxed(element)?),
+        Type::DataLoc(element) => TypeCode::DataLoc(boxed(element)?),
+        plain => TypeCode::Plain(self::plain(plain)?),
+    })
+}
+
+/// [`code`] for a type that contains no other.
+pub(super) fn plain(of: &Type) -> Option<PlainType> {
+    Some(match of {
         Type::Boolean => PlainType::Boolean,
         Type::Utf16CodeUnit => PlainType::Utf16CodeUnit,
         Type::Int8 => PlainType::SByte,
@@ -180,7 +186,7 @@ fn code(of: &Type) -> Option<TypeCode<'_>> {
         Type::Utf8CodeUnit => PlainType::Utf8CodeUnit,
         Type::Boolean8 => PlainType::Boolean8,
         _ => return None,
-    }))
+    })
 }
 
 /// The fields of an event whose payload is written as bytes, in formats where each value needs a

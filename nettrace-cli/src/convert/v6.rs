@@ -20,14 +20,13 @@ use std::{
 use nettrace_format::{
     FormatError,
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
+    redact::Redaction,
     v6::{self, RowEncoder, SequencePointFlags, ThreadSequence},
 };
 use nettrace_reader::{Event, Item, LabelLists, Metadata, SequencePoint, Stack, Thread};
 
 use crate::{
-    convert::{
-        Rewriter, omissions::Omissions, redact::Redaction, sequence::Numbers, turned, types,
-    },
+    convert::{Rewriter, omissions::Omissions, redact, sequence::Numbers, turned, types},
     failure::Failure,
 };
 
@@ -116,7 +115,7 @@ impl ToV6 {
 
     /// Whether each name has replaced something.
     pub(super) fn redaction_result(&self) -> Result<(), Failure> {
-        self.redaction.as_ref().map_or(Ok(()), Redaction::result)
+        self.redaction.as_ref().map_or(Ok(()), redact::result)
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
@@ -199,7 +198,7 @@ impl ToV6 {
         let mut rows = Vec::new();
         for of in metadata {
             if let Some(redaction) = &mut self.redaction {
-                redaction.define(of);
+                redact::define(redaction, of);
             }
             // Readers know the fields of these from a table, as this one does.
             let fields = Vec::new();
@@ -229,7 +228,7 @@ impl ToV6 {
             let mut all: Vec<Vec<Label<'_>>> = Vec::with_capacity(run.len());
             for (_, list) in &run {
                 if let Some(redaction) = &mut self.redaction {
-                    let redacted = list.labels.iter().map(|label| redaction.label(label));
+                    let redacted = list.labels.iter().map(|label| redact::label(redaction, label));
                     let redacted: Vec<_> = redacted.collect();
                     owned.push(redacted);
                 }
@@ -394,11 +393,11 @@ impl Rewriter for ToV6 {
         v6::stream_header(out);
         let Some(redaction) = &mut self.redaction else { return Ok(v6::trace_block(info, out)?) };
         let has_process = info.key_values.iter().any(|(key, _)| *key == "ProcessId");
-        if has_process && redaction.hides_process() {
+        if has_process && redaction.hides("ProcessId") {
             (self.process_id, self.hides_process) = (None, true);
         }
         let pairs = info.key_values.iter();
-        let pairs: Vec<_> = pairs.map(|(key, value)| (*key, redaction.value(key, value))).collect();
+        let pairs: Vec<_> = pairs.map(|(key, value)| (*key, redaction.text(key, value))).collect();
         let key_values: Vec<_> = pairs.iter().map(|(key, value)| (*key, &**value)).collect();
         Ok(v6::trace_block(&TraceInfo { key_values: &key_values, ..*info }, out)?)
     }
@@ -416,7 +415,7 @@ impl Rewriter for ToV6 {
                 }
                 if let Some(redaction) = &mut self.redaction {
                     for (key, value) in threads.iter_mut().flat_map(|it| &mut it.key_values) {
-                        *value = redaction.value(key, value).into_owned();
+                        *value = redaction.text(key, value).into_owned();
                     }
                 }
                 thread_block(&threads, out)?;

@@ -33,13 +33,7 @@ fn event(metadata: &Metadata) -> Event {
 }
 
 fn fields(fields: &[reader::Field]) -> Vec<Field> {
-    let field = |field: &reader::Field| Field {
-        name: field.name.clone(),
-        ty: ty(&field.ty),
-        is_secret: false,
-        meaning: None,
-        keys: Vec::new(),
-    };
+    let field = |field: &reader::Field| Field::new(field.name.clone(), ty(&field.ty));
     fields.iter().map(field).collect()
 }
 

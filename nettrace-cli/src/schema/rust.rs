@@ -104,6 +104,10 @@ impl Types {
         }
         Some(match ty {
             Type::Plain(plain) => plain_type(plain)?.to_owned(),
+            // Readers show these as text. A list of UTF-16 units can also be read as one.
+            Type::Array(element, _, Some(_)) if **element == Type::plain("utf8_unit") => {
+                "String".to_owned()
+            }
             Type::Array(element, _, Some(count)) if *count <= MOST_FIXED => {
                 format!("[{}; {count}]", self.element(element, name, depth)?)
             }

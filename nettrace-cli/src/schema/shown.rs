@@ -39,6 +39,10 @@ struct FieldRow<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     secret: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     meaning: Option<&'a str>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     keys: BTreeMap<&'a str, &'a str>,
@@ -73,6 +77,8 @@ pub(super) fn json(catalogue: &Catalogue) -> Vec<EventRow<'_>> {
                     name: &field.name,
                     ty: field.ty.to_string(),
                     secret: field.is_secret,
+                    format: field.format.as_deref(),
+                    role: field.role.as_deref(),
                     meaning: field.meaning.as_deref(),
                     keys: keys(&field.keys),
                 })
@@ -108,7 +114,10 @@ pub(super) fn markdown(catalogue: &Catalogue, out: &mut impl Write) -> Result<()
         for field in &event.fields {
             let secret = if field.is_secret { "secret " } else { "" };
             let mut meaning = field.meaning.clone().unwrap_or_default();
-            for (key, value) in &field.keys {
+            let shown = [("format", &field.format), ("role", &field.role)];
+            let shown = shown.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+            let keys = field.keys.iter().map(|(key, value)| (key.as_str(), value));
+            for (key, value) in shown.chain(keys) {
                 let comma = if meaning.is_empty() { "" } else { "; " };
                 meaning += &format!("{comma}{key}: {value}");
             }

@@ -209,7 +209,8 @@ fn generated_types_have_names_of_rust() {
     let events = "provider P\n\
         event \"GC/Start 1\"\n  version 0\n  field type u8\n  field \"a b\" {x: [{0: u8}?]}\n\
         event \"GC/Start 1\"\n  version 1\n  field type u8\n  field ClrInstanceID u16\n\
-        event Wrapped\n  field maybe [{value: [u16]}]\n  field lists [{items: [u16]}]\n\
+        event Wrapped\n  field maybe [{value: [u16]}]\n  field lists [{items: [u16]}]\n  \
+        field code [utf8_unit; 5]\n\
         event String\n  field self rest\n  field Self u8\n  field 9 u8\n  field \"größe\" u8\n  \
         field o {a: u8, a: u16}\n  field \"a;b\" u8\n  field big [[u8; 65535]; 65535]\n  \
         field self_it u8\n";
@@ -217,6 +218,24 @@ fn generated_types_have_names_of_rust() {
     let (_, types, _) = run(&["schema", text(&path), "--rust"]);
     let expected = include_str!("names.rs");
     assert_eq!(types.split_once("--rust`.\n\n").unwrap().1, expected, "{types}");
+}
+
+/// An array of code units is a text, also one of a fixed length, which no session writes.
+#[test]
+fn a_fixed_array_of_code_units_is_read_as_text() {
+    for bytes in [*b"a-b-c", *"gröe".as_bytes().first_chunk().unwrap(), [0xFF, b'x', 0xC3, 0, 1]] {
+        let mut stream = testkit::streams::Stream::new();
+        let ty = testkit::streams::EventType::new(1, "P", 1, "Wrapped");
+        let ty = ty.field("maybe", &[19, 8]).field("lists", &[19, 8]);
+        stream.metadata(&ty.field("code", &[22, 23, 5, 0])).thread(1);
+        let payload = [&[0; 4][..], &bytes].concat();
+        let row = testkit::streams::Row { payload, ..testkit::streams::Row::new(1, 1, 2_000) };
+        stream.events(&[row]);
+        let trace = stream.end();
+        let mut reader = Reader::new(&trace[..]).unwrap();
+        let read = reader.events::<names::Wrapped>().next().unwrap().unwrap().value;
+        assert_eq!(read.code, String::from_utf8_lossy(&bytes));
+    }
 }
 
 #[test]

@@ -41,4 +41,5 @@ pub struct String2 {
 pub struct Wrapped {
     pub maybe: Option<Vec<u16>>,
     pub lists: Vec<Vec<u16>>,
+    pub code: String,
 }

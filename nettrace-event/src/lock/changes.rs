@@ -351,6 +351,19 @@ impl Of<'_> {
             self.breaks(&format!("field `{name}` is `{}`, it was `{}`", new.ty, old.ty));
         }
         self.keys(&format!("field `{name}`: "), &old.keys, &new.keys);
+        let shown = |word: &Option<String>| word.as_ref().map_or("none", |word| word).to_string();
+        for (what, old, new) in
+            [("format", &old.format, &new.format), ("role", &old.role, &new.role)]
+        {
+            if new != old {
+                let (old, new) = (shown(old), shown(new));
+                let what = format!("field `{name}`: {what} {new}, it was {old}");
+                self.add(Verdict::Warning, what);
+            }
+        }
+        if new.tag != old.tag {
+            self.add(Verdict::Note, format!("field `{name}` has another tag"));
+        }
         if new.meaning != old.meaning {
             self.add(Verdict::Note, format!("field `{name}` has another meaning"));
         }

@@ -7,7 +7,7 @@ pub use linkme;
 use crate::{
     event::EventType,
     lock::{Catalogue, Event, Field, Type},
-    schema::{ArrayLayout, FieldSchema, FieldType, StrEncoding},
+    schema::{ArrayLayout, FieldFormat, FieldRole, FieldSchema, FieldType, StrEncoding},
 };
 
 /// A derived event type.
@@ -46,6 +46,14 @@ impl Declared {
                 name: field.name.to_string(),
                 ty: described(&field.ty),
                 is_secret: field.is_secret,
+                format: format(field.format).map(ToString::to_string),
+                tag: field.tag,
+                role: match field.role {
+                    FieldRole::Value => None,
+                    FieldRole::Start => Some("start".to_string()),
+                    FieldRole::End => Some("end".to_string()),
+                    FieldRole::Description => Some("description".to_string()),
+                },
                 meaning: meaning.map(ToString::to_string),
                 keys: owned(field.key_values),
             }
@@ -69,6 +77,29 @@ impl Declared {
             fields: fields.collect(),
         }
     }
+}
+
+/// The word of an attribute `format = …`.
+fn format(format: FieldFormat) -> Option<&'static str> {
+    Some(match format {
+        FieldFormat::Default => return None,
+        FieldFormat::Signed => "signed",
+        FieldFormat::Unsigned => "unsigned",
+        FieldFormat::Hex => "hex",
+        FieldFormat::Boolean => "boolean",
+        FieldFormat::Errno => "errno",
+        FieldFormat::Pid => "pid",
+        FieldFormat::Time => "time",
+        FieldFormat::Port => "port",
+        FieldFormat::IpAddress => "ip_address",
+        FieldFormat::Uuid => "uuid",
+        FieldFormat::Latin1 => "latin1",
+        FieldFormat::Utf => "utf",
+        FieldFormat::UtfBom => "utf_bom",
+        FieldFormat::Xml => "xml",
+        FieldFormat::Json => "json",
+        FieldFormat::HexBytes => "hex_bytes",
+    })
 }
 
 /// The type of a schema.

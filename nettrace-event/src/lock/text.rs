@@ -50,6 +50,15 @@ impl fmt::Display for Catalogue {
             for field in &event.fields {
                 let secret = if field.is_secret { "secret " } else { "" };
                 writeln!(f, "  field {} {secret}{}", Name(&field.name), field.ty)?;
+                if let Some(format) = &field.format {
+                    writeln!(f, "    format {}", Name(format))?;
+                }
+                if field.tag != 0 {
+                    writeln!(f, "    tag {:#x}", field.tag)?;
+                }
+                if let Some(role) = &field.role {
+                    writeln!(f, "    role {}", Name(role))?;
+                }
                 write_texts(field.meaning.as_ref(), &field.keys, "    ", f)?;
             }
         }
@@ -222,7 +231,7 @@ impl Reading {
             (4, _) => {
                 let event = self.events.last_mut().ok_or_else(wrong)?;
                 let field = event.fields.last_mut().ok_or_else(wrong)?;
-                texts_line(&mut field.meaning, &mut field.keys, word, rest).is_some()
+                field_line(field, word, rest).is_some()
             }
             _ => false,
         };
@@ -247,15 +256,28 @@ fn texts_line(
     Some(())
 }
 
+fn field_line(field: &mut Field, word: &str, rest: &str) -> Option<()> {
+    match word {
+        "format" => field.format = Some(whole(name(rest))?),
+        "tag" => field.tag = hex(rest)?.try_into().ok()?,
+        "role" => field.role = Some(whole(name(rest))?),
+        _ => texts_line(&mut field.meaning, &mut field.keys, word, rest)?,
+    }
+    Some(())
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
 fn event_line(event: &mut Event, word: &str, rest: &str) -> Result<Option<()>, String> {
-    let hex = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
     let field = |rest: &str| -> Option<Result<Field, String>> {
         let (name, rest) = name(rest)?;
         let (is_secret, ty) = match rest.strip_prefix("secret ") {
             Some(ty) => (true, ty),
             None => (false, rest),
         };
-        let field = |ty| Field { name, ty, is_secret, meaning: None, keys: Vec::new() };
+        let field = |ty| Field { is_secret, ..Field::new(name, ty) };
         Some(ty.parse().map(field))
     };
     let mut line = || {

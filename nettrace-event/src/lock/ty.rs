@@ -33,7 +33,7 @@ pub enum Type {
     Array(Box<Self>, Option<String>, Option<u16>),
     /// A value that may be absent.
     Option(Box<Self>),
-    /// Fields one after the other. Their meanings and key-values are not known.
+    /// Fields one after the other. What else is to say of them is not known.
     Object(Vec<Field>),
 }
 
@@ -94,7 +94,7 @@ impl Type {
 
 impl Field {
     pub(super) fn of_object(name: &str, ty: Type, is_secret: bool) -> Self {
-        Self { name: name.to_string(), ty, is_secret, meaning: None, keys: Vec::new() }
+        Self { is_secret, ..Self::new(name.to_string(), ty) }
     }
 }
 

@@ -151,7 +151,8 @@ fn row(of: &TypeDescription<'_>, out: &mut Vec<u8>) -> Result<(), usize> {
     primitive::string(of.provider, out);
     primitive::varuint(of.event_id.into(), out);
     primitive::string(of.name, out);
-    fields(&of.fields, out)?;
+    put_fields(&of.fields, out)
+        .map_err(|(TooLarge::Fields(size) | TooLarge::Field(_, size))| size)?;
     sized(out, |out| {
         optional(of, out);
         Ok(())
@@ -184,24 +185,37 @@ fn optional(of: &TypeDescription<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&[8, of.level, 9, of.version]);
 }
 
-fn fields(fields: &[FieldDescription<'_>], out: &mut Vec<u8>) -> Result<(), usize> {
-    let count = u16::try_from(fields.len()).map_err(|_| fields.len())?;
+/// What 16 bits do not hold.
+pub(super) enum TooLarge<'a> {
+    /// The number of fields.
+    Fields(usize),
+    /// The size of a field's description.
+    Field(&'a str, usize),
+}
+
+/// Appends descriptions of fields. An error leaves some of them in `out`.
+pub(super) fn put_fields<'a>(
+    fields: &[FieldDescription<'a>],
+    out: &mut Vec<u8>,
+) -> Result<(), TooLarge<'a>> {
+    let count = u16::try_from(fields.len()).map_err(|_| TooLarge::Fields(fields.len()))?;
     out.extend_from_slice(&count.to_le_bytes());
     for field in fields {
-        sized(out, |out| {
-            primitive::string(field.name, out);
-            ty(&field.ty, out)
-        })?;
+        let start = out.len();
+        out.extend_from_slice(&[0; 2]);
+        primitive::string(field.name, out);
+        ty(&field.ty, out)?;
+        end_sized(start, out).map_err(|size| TooLarge::Field(field.name, size))?;
     }
     Ok(())
 }
 
-fn ty(of: &TypeCode<'_>, out: &mut Vec<u8>) -> Result<(), usize> {
+fn ty<'a>(of: &TypeCode<'a>, out: &mut Vec<u8>) -> Result<(), TooLarge<'a>> {
     match of {
         TypeCode::Plain(plain) => out.push(*plain as u8),
         TypeCode::Object(members) => {
             out.push(1);
-            fields(members, out)?;
+            put_fields(members, out)?;
         }
         TypeCode::Array(element) => {
             out.push(19);
@@ -233,6 +247,11 @@ fn sized(
     let start = out.len();
     out.extend_from_slice(&[0; 2]);
     body(out)?;
+    end_sized(start, out)
+}
+
+/// Writes the size of what follows the two bytes at `start`.
+fn end_sized(start: usize, out: &mut [u8]) -> Result<(), usize> {
     let size = out.len() - start - 2;
     let short = u16::try_from(size).map_err(|_| size)?;
     out[start..start + 2].copy_from_slice(&short.to_le_bytes());

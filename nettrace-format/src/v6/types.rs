@@ -51,11 +51,15 @@
 //! * 3.1.23 refuses Boolean8, and with it the file.
 //! * Locations also work inside objects and as elements of arrays.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 use nettrace_event::{ArrayLayout, FieldSchema, FieldType, Storage, StrEncoding};
 
-use crate::{error::FormatError, payload::MAX_PAYLOAD, primitive};
+use crate::{
+    error::FormatError,
+    payload::MAX_PAYLOAD,
+    v6::description::{FieldDescription, PlainType, TooLarge, TypeCode, put_fields},
+};
 
 /// Appends FieldDescriptions: a count, then name and type of each field.
 ///
@@ -76,40 +80,47 @@ use crate::{error::FormatError, payload::MAX_PAYLOAD, primitive};
 /// [`FormatError::EmptyFixedArray`] or [`FormatError::FixedArrayTooLarge`]. An error leaves `out`
 /// unchanged.
 pub fn field_descriptions(fields: &[FieldSchema], out: &mut Vec<u8>) -> Result<(), FormatError> {
+    fields.iter().try_for_each(|field| check(field.name, &field.ty, false))?;
     let start = out.len();
-    let result = descriptions(fields, false, out);
-    if result.is_err() {
+    let result = put_fields(&codes(fields), out);
+    result.map_err(|too_large| {
         out.truncate(start);
-    }
-    result
+        match too_large {
+            TooLarge::Fields(count) => FormatError::TooManyFields { count },
+            TooLarge::Field(field, size) => FormatError::FieldDescriptionTooLarge { field, size },
+        }
+    })
 }
 
-/// The type codes of version 6.
-mod code {
-    pub(super) const OBJECT: u8 = 1;
-    pub(super) const BOOLEAN: u8 = 3;
-    pub(super) const UTF16_CODE_UNIT: u8 = 4;
-    pub(super) const SBYTE: u8 = 5;
-    pub(super) const BYTE: u8 = 6;
-    pub(super) const INT16: u8 = 7;
-    pub(super) const UINT16: u8 = 8;
-    pub(super) const INT32: u8 = 9;
-    pub(super) const UINT32: u8 = 10;
-    pub(super) const INT64: u8 = 11;
-    pub(super) const UINT64: u8 = 12;
-    pub(super) const SINGLE: u8 = 13;
-    pub(super) const DOUBLE: u8 = 14;
-    pub(super) const DATE_TIME: u8 = 16;
-    pub(super) const GUID: u8 = 17;
-    pub(super) const NUL_TERMINATED_UTF16_STRING: u8 = 18;
-    pub(super) const ARRAY: u8 = 19;
-    pub(super) const VAR_INT: u8 = 20;
-    pub(super) const VAR_UINT: u8 = 21;
-    pub(super) const FIXED_LENGTH_ARRAY: u8 = 22;
-    pub(super) const UTF8_CODE_UNIT: u8 = 23;
-    pub(super) const REL_LOC: u8 = 24;
-    pub(super) const DATA_LOC: u8 = 25;
-    pub(super) const BOOLEAN8: u8 = 26;
+/// Refuses what readers cannot handle.
+fn check(field: &'static str, of: &FieldType, nested: bool) -> Result<(), FormatError> {
+    match of.storage() {
+        Storage::Object(_) if nested && of.fixed_size() == Some(0) => {
+            Err(FormatError::EmptyObject { field })
+        }
+        Storage::Object(fields) => {
+            fields.iter().try_for_each(|field| check(field.name, &field.ty, true))
+        }
+        Storage::Array(item, layout) => {
+            let size = item.fixed_size();
+            match layout {
+                ArrayLayout::Fixed(0) => return Err(FormatError::EmptyFixedArray { field }),
+                ArrayLayout::Fixed(count) => {
+                    let size = size.map_or(0, |size| size.saturating_mul(count.into()));
+                    if size > MAX_PAYLOAD {
+                        return Err(FormatError::FixedArrayTooLarge { field, size });
+                    }
+                }
+                ArrayLayout::RelLoc | ArrayLayout::DataLoc if size.is_none() => {
+                    return Err(FormatError::LocationOfVariableSize { field });
+                }
+                _ => {}
+            }
+            check(field, item, true)
+        }
+        Storage::Option(item) => check(field, item, true),
+        _ => Ok(()),
+    }
 }
 
 /// The fields of 128-bit integers.
@@ -120,131 +131,68 @@ const fn part(name: &'static str, ty: FieldType) -> FieldSchema {
     FieldSchema::new(name, ty)
 }
 
-fn descriptions(
-    fields: &[FieldSchema],
-    nested: bool,
-    out: &mut Vec<u8>,
-) -> Result<(), FormatError> {
-    let count = u16::try_from(fields.len())
-        .map_err(|_| FormatError::TooManyFields { count: fields.len() })?;
-    out.extend_from_slice(&count.to_le_bytes());
-    for field in fields {
-        description(field.name, out, |out| ty(field.name, &field.ty, nested, out))?;
-    }
-    Ok(())
+/// The fields by the type codes of version 6.
+pub(crate) fn codes(fields: &[FieldSchema]) -> Vec<FieldDescription<'static>> {
+    let code = |field: &FieldSchema| FieldDescription { name: field.name, ty: code(&field.ty) };
+    fields.iter().map(code).collect()
 }
 
-/// Appends one field: the size of the rest, its name, its type.
-fn description(
-    name: &'static str,
-    out: &mut Vec<u8>,
-    ty: impl FnOnce(&mut Vec<u8>) -> Result<(), FormatError>,
-) -> Result<(), FormatError> {
-    let start = out.len();
-    out.extend_from_slice(&[0; 2]);
-    primitive::string(name, out);
-    ty(out)?;
-    let size = out.len() - start - 2;
-    let field_size = u16::try_from(size)
-        .map_err(|_| FormatError::FieldDescriptionTooLarge { field: name, size })?;
-    out[start..start + 2].copy_from_slice(&field_size.to_le_bytes());
-    Ok(())
-}
-
-fn ty(
-    field: &'static str,
-    of: &FieldType,
-    nested: bool,
-    out: &mut Vec<u8>,
-) -> Result<(), FormatError> {
-    match of.storage() {
-        Storage::Bool => out.push(code::BOOLEAN),
-        Storage::Bool8 => out.push(code::BOOLEAN8),
-        Storage::U8 => out.push(code::BYTE),
-        Storage::U16 => out.push(code::UINT16),
-        Storage::U32 => out.push(code::UINT32),
-        Storage::U64 => out.push(code::UINT64),
-        Storage::I8 => out.push(code::SBYTE),
-        Storage::I16 => out.push(code::INT16),
-        Storage::I32 => out.push(code::INT32),
-        Storage::I64 => out.push(code::INT64),
-        Storage::F32 => out.push(code::SINGLE),
-        Storage::F64 => out.push(code::DOUBLE),
-        Storage::VarUInt => out.push(code::VAR_UINT),
-        Storage::VarInt => out.push(code::VAR_INT),
-        Storage::Utf16Unit => out.push(code::UTF16_CODE_UNIT),
-        Storage::Guid => out.push(code::GUID),
-        Storage::DateTime => out.push(code::DATE_TIME),
-        Storage::U128 => object(U128_PARTS, out)?,
-        Storage::I128 => object(I128_PARTS, out)?,
+fn code(of: &FieldType) -> TypeCode<'static> {
+    let plain = |plain| Box::new(TypeCode::Plain(plain));
+    TypeCode::Plain(match of.storage() {
+        Storage::Bool => PlainType::Boolean,
+        Storage::Bool8 => PlainType::Boolean8,
+        Storage::U8 => PlainType::Byte,
+        Storage::U16 => PlainType::UInt16,
+        Storage::U32 => PlainType::UInt32,
+        Storage::U64 => PlainType::UInt64,
+        Storage::I8 => PlainType::SByte,
+        Storage::I16 => PlainType::Int16,
+        Storage::I32 => PlainType::Int32,
+        Storage::I64 => PlainType::Int64,
+        Storage::F32 => PlainType::Single,
+        Storage::F64 => PlainType::Double,
+        Storage::VarUInt => PlainType::VarUInt,
+        Storage::VarInt => PlainType::VarInt,
+        Storage::Utf16Unit => PlainType::Utf16CodeUnit,
+        Storage::Guid => PlainType::Guid,
+        Storage::DateTime => PlainType::DateTime,
+        Storage::U128 => return TypeCode::Object(codes(U128_PARTS)),
+        Storage::I128 => return TypeCode::Object(codes(I128_PARTS)),
         Storage::Text(encoding) => {
-            out.extend_from_slice(match encoding {
-                StrEncoding::Utf16 => &[code::ARRAY, code::UTF16_CODE_UNIT],
-                StrEncoding::Utf16Nul => &[code::NUL_TERMINATED_UTF16_STRING],
-                StrEncoding::Utf8 => &[code::ARRAY, code::UTF8_CODE_UNIT],
-                StrEncoding::Utf16RelLoc => &[code::REL_LOC, code::UTF16_CODE_UNIT],
-                StrEncoding::Utf16DataLoc => &[code::DATA_LOC, code::UTF16_CODE_UNIT],
-                StrEncoding::Utf8RelLoc => &[code::REL_LOC, code::UTF8_CODE_UNIT],
-                StrEncoding::Utf8DataLoc => &[code::DATA_LOC, code::UTF8_CODE_UNIT],
-            });
+            let (wide, narrow) = (PlainType::Utf16CodeUnit, PlainType::Utf8CodeUnit);
+            return match encoding {
+                StrEncoding::Utf16 => TypeCode::Array(plain(wide)),
+                StrEncoding::Utf16Nul => TypeCode::Plain(PlainType::NullTerminatedUtf16String),
+                StrEncoding::Utf8 => TypeCode::Array(plain(narrow)),
+                StrEncoding::Utf16RelLoc => TypeCode::RelLoc(plain(wide)),
+                StrEncoding::Utf16DataLoc => TypeCode::DataLoc(plain(wide)),
+                StrEncoding::Utf8RelLoc => TypeCode::RelLoc(plain(narrow)),
+                StrEncoding::Utf8DataLoc => TypeCode::DataLoc(plain(narrow)),
+            };
         }
-        Storage::Object(fields) => {
-            if nested && of.fixed_size() == Some(0) {
-                return Err(FormatError::EmptyObject { field });
-            }
-            object(fields, out)?;
+        Storage::Object(fields) => return TypeCode::Object(codes(fields)),
+        Storage::Option(item) => return TypeCode::Array(element(item, "value")),
+        Storage::Array(item, layout) => {
+            let item = element(item, "items");
+            return match layout {
+                ArrayLayout::Counted => TypeCode::Array(item),
+                ArrayLayout::Fixed(count) => TypeCode::FixedArray(item, count),
+                ArrayLayout::RelLoc => TypeCode::RelLoc(item),
+                ArrayLayout::DataLoc => TypeCode::DataLoc(item),
+            };
         }
-        Storage::Option(item) => {
-            out.push(code::ARRAY);
-            element(field, item, "value", out)?;
-        }
-        Storage::Array(item, ArrayLayout::Counted) => {
-            out.push(code::ARRAY);
-            element(field, item, "items", out)?;
-        }
-        Storage::Array(item, ArrayLayout::Fixed(count)) => {
-            if count == 0 {
-                return Err(FormatError::EmptyFixedArray { field });
-            }
-            if let Some(item_size) = item.fixed_size() {
-                let size = item_size.saturating_mul(count.into());
-                if size > MAX_PAYLOAD {
-                    return Err(FormatError::FixedArrayTooLarge { field, size });
-                }
-            }
-            out.push(code::FIXED_LENGTH_ARRAY);
-            element(field, item, "items", out)?;
-            out.extend_from_slice(&count.to_le_bytes());
-        }
-        Storage::Array(item, ArrayLayout::RelLoc | ArrayLayout::DataLoc) => {
-            if item.fixed_size().is_none() {
-                return Err(FormatError::LocationOfVariableSize { field });
-            }
-            let relative = matches!(of.storage(), Storage::Array(_, ArrayLayout::RelLoc));
-            out.push(if relative { code::REL_LOC } else { code::DATA_LOC });
-            element(field, item, "items", out)?;
-        }
-    }
-    Ok(())
+    })
 }
 
-fn object(fields: &[FieldSchema], out: &mut Vec<u8>) -> Result<(), FormatError> {
-    out.push(code::OBJECT);
-    descriptions(fields, true, out)
-}
-
-/// Appends the type of an element. Readers fail on arrays of arrays, so an element that is an array
-/// becomes an object with that array as its only field. The bytes of the payload are the same.
-fn element(
-    field: &'static str,
-    of: &FieldType,
-    inner: &'static str,
-    out: &mut Vec<u8>,
-) -> Result<(), FormatError> {
-    if !matches!(of.storage(), Storage::Array(..) | Storage::Option(_)) {
-        return ty(field, of, true, out);
-    }
-    out.push(code::OBJECT);
-    out.extend_from_slice(&1_u16.to_le_bytes());
-    description(inner, out, |out| ty(field, of, true, out))
+/// The type of an element. Readers fail on arrays of arrays, so an element that is an array becomes
+/// an object with that array as its only field. The bytes of the payload are the same.
+fn element(of: &FieldType, name: &'static str) -> Box<TypeCode<'static>> {
+    let ty = code(of);
+    Box::new(match of.storage() {
+        Storage::Array(..) | Storage::Option(_) => {
+            TypeCode::Object([FieldDescription { name, ty }].into())
+        }
+        _ => ty,
+    })
 }

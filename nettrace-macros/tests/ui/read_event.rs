@@ -16,4 +16,17 @@ union Either {
     one: u8,
 }
 
+#[derive(ReadEvent)]
+#[trace_event(provider = "Shop")]
+struct Generic<T> {
+    value: Vec<T>,
+}
+
+fn read(_: impl ReadEvent) {}
+
+fn uses() {
+    read(Generic { value: vec![7_u8] });
+    read(Generic { value: vec!["seven"] });
+}
+
 fn main() {}

@@ -36,6 +36,8 @@ pub(crate) use self::own_thread::OwnThread;
 
 use std::{panic, sync::Arc, time::Duration};
 
+use nettrace_format::redact::Redaction;
+
 use crate::{
     flusher::{
         notice::Notices,
@@ -92,13 +94,15 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 const MUCH: u64 = 256 << 10;
 
 /// When rounds and sequence points are due, and how they are written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     pub(crate) flush_interval: Duration,
     pub(crate) sequence_point_bytes: u64,
     pub(crate) sequence_point_interval: Duration,
     pub(crate) prefault: u32,
     pub(crate) ids: Ids,
+    /// Which values are not written.
+    pub(crate) redaction: Option<Redaction>,
 }
 
 /// How a session ended.
@@ -187,13 +191,15 @@ impl Flusher {
         slot: Arc<Slot>,
         sink: Box<dyn Sink>,
         commands: Receiver<Command>,
-        schedule: Schedule,
+        mut schedule: Schedule,
         key_values: Vec<(String, String)>,
         notices: Notices,
     ) -> Result<Self, Error> {
         let budget = session.pool.chunks() as usize * session.pool.chunk_size();
         let most_interned = (budget / 16).max(LEAST_INTERNED);
-        let mut trace = Trace::new(session.format, schedule.ids, key_values, most_interned);
+        let (due_after, redaction) = (schedule.flush_interval, schedule.redaction.take());
+        let mut trace =
+            Trace::new(session.format, redaction, schedule.ids, key_values, most_interned);
         let (mut unplaced, mut forgotten) = (trace.thread(None), trace.thread(None));
         if let Some(file) = &session.persistent {
             for (thread, nobody) in [&mut unplaced, &mut forgotten].into_iter().zip(Nobody::ALL) {
@@ -227,7 +233,7 @@ impl Flusher {
             last_failure: None,
             notices,
             last_round: Stopwatch::start(),
-            due_after: schedule.flush_interval,
+            due_after,
             last_used: Stopwatch::start(),
             last_point: Stopwatch::start(),
             last_complete: Stopwatch::start(),

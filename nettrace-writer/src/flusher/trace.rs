@@ -11,6 +11,7 @@ use std::{collections::HashMap, ops::Range};
 use nettrace_format::{
     Format, FormatError, LeftOut, RecorderIds, Row, Stream, StreamEnd, SubjectId, ThreadIds,
     content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
+    redact::Redaction,
     v6::ThreadSequence,
 };
 use nettrace_span::frames::{self, IdBytes, IdList};
@@ -159,12 +160,17 @@ impl Trace {
     /// A trace that remembers `most_interned` bytes of stacks, and as many of label lists.
     pub(super) fn new(
         format: Format,
+        redaction: Option<Redaction>,
         label_ids: Ids,
         key_values: Vec<(String, String)>,
         most_interned: usize,
     ) -> Self {
+        let stream = Stream::new(format);
         Self {
-            stream: Stream::new(format),
+            stream: match redaction {
+                Some(redaction) => stream.redacted(redaction),
+                None => stream,
+            },
             key_values,
             recording: (format == Format::V6).then(|| format!("{:016x}", at_random())),
             number: 1,

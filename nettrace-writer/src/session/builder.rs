@@ -4,7 +4,7 @@
 use std::{ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use nettrace_event::{EventType, TraceEvent};
-use nettrace_format::Format;
+use nettrace_format::{Format, redact::Redact};
 
 use crate::{
     flusher::notice::{Callback, SinkChange},
@@ -58,6 +58,7 @@ pub struct SessionBuilder {
     pub(crate) sequence_point_interval: Duration,
     pub(crate) clock: Clock,
     pub(crate) key_values: Vec<(String, String)>,
+    pub(crate) redacted: Vec<(String, Redact)>,
     pub(crate) registered: Vec<&'static EventType>,
     pub(crate) refused: Option<Error>,
     pub(crate) on_sink_change: Option<Callback>,
@@ -133,6 +134,7 @@ impl SessionBuilder {
             sequence_point_interval: Duration::from_secs(1),
             clock: Clock::Auto,
             key_values: Vec::new(),
+            redacted: Vec::new(),
             registered: Vec::new(),
             refused: None,
             on_sink_change: None,
@@ -518,8 +520,8 @@ impl SessionBuilder {
     ///
     /// - [`Error::NoSink`], [`Error::ChunkSize`], [`Error::BudgetTooSmall`],
     ///   [`Error::BudgetTooLarge`], [`Error::ZeroFlushInterval`], [`Error::FileName`],
-    ///   [`Error::OverwriteWithoutFile`], [`Error::FilterVariable`], [`Error::NoClock`]: a setting
-    ///   cannot work.
+    ///   [`Error::OverwriteWithoutFile`], [`Error::RedactedRecorder`], [`Error::FilterVariable`],
+    ///   [`Error::NoClock`]: a setting cannot work.
     /// - [`Error::Register`]: a [registered](Self::register) event type was refused.
     /// - [`Error::Format`]: the [format](Self::format) cannot hold a registered event type, or a
     ///   [key or value](Self::key_value).

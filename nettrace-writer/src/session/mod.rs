@@ -8,6 +8,7 @@ mod persistent;
 mod pressure;
 mod providers;
 mod recorder;
+mod redact;
 pub(crate) mod triggers;
 
 cfg_if::cfg_if! {
@@ -155,6 +156,9 @@ impl Session {
         if is_recorder && builder.format != crate::Format::V6 {
             return Err(Error::RecorderFormat);
         }
+        if builder.recorder_file.is_some() && !builder.redacted.is_empty() {
+            return Err(Error::RedactedRecorder);
+        }
         if let Some(ring) = &builder.ring {
             let (bytes, interval) = ring.keep().stretches();
             builder.sequence_point_bytes = builder.sequence_point_bytes.min(bytes);
@@ -165,6 +169,7 @@ impl Session {
         }
         let (sink, path) = builder.open_sink()?;
         let key_values = builder.all_key_values();
+        let redaction = builder.redaction();
         let source = Source::choose(builder.clock).ok_or(Error::NoClock)?;
         if source.is_counter() {
             nettrace_span::backend::set_frequency(source.ticks_per_second());
@@ -189,6 +194,7 @@ impl Session {
             sequence_point_bytes: builder.sequence_point_bytes,
             sequence_point_interval: builder.sequence_point_interval,
             ids: if sink.takes_rows_apart() { Ids::Both } else { builder.ids },
+            redaction,
             prefault: (builder.prefault.min(builder.budget) / layout.chunk_size) as u32,
         };
         // The thread comes first: if there can be none, the sink is not started, and makes no file.

@@ -398,8 +398,8 @@ impl Watch {
     }
 
     /// Writes what is owed, and ends. Gives up waiting for a file that blocks.
-    pub(crate) fn end(self, patience: Duration) {
-        drop(self.on_signal);
+    pub(crate) fn end(mut self, patience: Duration) {
+        self.on_signal = None;
         drop(self.control.requests.lock().take());
         if matches!(self.ended.recv_timeout(patience), Err(Missing::Gone)) {
             self.thread.join();

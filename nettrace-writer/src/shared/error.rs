@@ -119,6 +119,13 @@ pub enum Error {
     /// [recorder file](crate::SessionBuilder::persistent), has another format than version 6.
     #[error("a recorder keeps events in version 6 alone; leave the format as it is")]
     RecorderFormat,
+    /// A session with a [recorder file](crate::SessionBuilder::persistent) was to
+    /// [redact](crate::SessionBuilder::redact) values, which the file has before they are replaced.
+    #[error(
+        "a recorder file has the values that `redact` is to keep out of the trace; leave out \
+         `persistent`, or make the fields secrets"
+    )]
+    RedactedRecorder,
     /// The [recorder file](crate::SessionBuilder::persistent) cannot be made: its folder does not
     /// exist or has no room for the budget, or another process writes a file of that name.
     #[error("{0}")]

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests start threads")]
 
 mod others;
+mod redacted;
 mod secrets;
 mod texts;
 mod values;

@@ -1,0 +1,337 @@
+//! Traces without the values of some fields.
+//!
+//! A [`Redaction`] has names, and replaces the values of the fields, labels and key-values that
+//! have them: a text by `***` or a hash, any other value by zeros, an empty array or a part of a
+//! hash. Types, numbers and times stay the same. [`Stream::redacted`](crate::Stream::redacted)
+//! writes a stream that way.
+//!
+//! A name is that of a field, or its path through objects and lists: `customer`, `card.number`. The
+//! name of an event may precede it: `Sold:customer`.
+//!
+//! ```
+//! use nettrace_format::{
+//!     payload::Refusal,
+//!     redact::{Redact, Redaction},
+//!     v6::{FieldDescription, PlainType, TypeCode},
+//! };
+//!
+//! let text = TypeCode::Array(Box::new(TypeCode::Plain(PlainType::Utf8CodeUnit)));
+//! let fields = [
+//!     FieldDescription { name: "cents", ty: TypeCode::Plain(PlainType::Byte) },
+//!     FieldDescription { name: "customer", ty: text },
+//! ];
+//! let mut redaction = Redaction::new([1, 2]).with("customer", Redact::Mask);
+//! assert!(redaction.define(7, "Sold", &fields));
+//!
+//! let redacted = redaction.payload(7, b"\x05\x03\0Ada");
+//! assert_eq!(redacted, Some(Ok(b"\x05\x03\0***".to_vec())));
+//! // What cannot be taken apart is refused.
+//! assert_eq!(redaction.payload(7, b"\x05\xFF\0Ada"), Some(Err(Refusal::Malformed)));
+//! // Nothing is known of this type, and nothing has to be replaced.
+//! assert_eq!(redaction.payload(8, b"Ada"), None);
+//! ```
+
+pub mod parts;
+mod payload;
+pub(crate) mod writer;
+
+use alloc::{
+    borrow::{Cow, ToOwned as _},
+    boxed::Box,
+    collections::BTreeMap,
+    format,
+    string::{String, ToString as _},
+    vec::Vec,
+};
+use core::{fmt, hash::Hasher as _, str::FromStr};
+
+use self::payload::Again;
+use crate::{
+    payload::Refusal,
+    v6::{FieldDescription, PlainType, TypeCode},
+};
+
+/// By how many paths a field can be named.
+const MOST_PATHS: usize = 16;
+
+/// What becomes of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Redact {
+    /// A text becomes `***`, a number 0, an array empty.
+    Mask,
+    /// A text becomes 16 digits of a keyed hash, and an integer of 16 bits and more, or a GUID, a
+    /// part of one: equal values have equal hashes. Whatever else has so few values that they could
+    /// be guessed, and becomes 0.
+    Hash,
+    /// Nothing: an exception from an earlier name.
+    Keep,
+}
+
+impl FromStr for Redact {
+    type Err = ();
+
+    /// `mask`, `hash` or `keep`.
+    fn from_str(name: &str) -> Result<Self, ()> {
+        Ok(match name {
+            "mask" => Self::Mask,
+            "hash" => Self::Hash,
+            "keep" => Self::Keep,
+            _ => return Err(()),
+        })
+    }
+}
+
+/// Replaces the values that have chosen names.
+///
+/// The [module](self) has an example.
+#[derive(Clone, Debug)]
+pub struct Redaction {
+    names: Vec<Name>,
+    key: [u64; 2],
+    /// The types with chosen fields, by metadata id. `None`: their events are refused.
+    types: BTreeMap<u32, Option<Vec<Chosen>>>,
+}
+
+/// A name that was given, and whether something has it.
+#[derive(Clone, Debug)]
+struct Name {
+    given: String,
+    event: Option<String>,
+    path: String,
+    how: Redact,
+    is_used: bool,
+}
+
+/// What happens to a field.
+#[derive(Clone, Debug)]
+struct Chosen {
+    /// Without the names of fields.
+    ty: TypeCode<'static>,
+    fate: Fate,
+}
+
+#[derive(Clone, Debug)]
+enum Fate {
+    Stays,
+    /// Some fields of the object, or of the objects in the array.
+    Parts(Vec<Chosen>),
+    Goes(Values),
+}
+
+impl Redaction {
+    /// Replaces nothing yet. `key` is that of hashes.
+    #[must_use]
+    pub fn new(key: [u64; 2]) -> Self {
+        Self { names: Vec::new(), key, types: BTreeMap::new() }
+    }
+
+    /// Adds a name. Of several that fit a field, the last decides.
+    #[must_use]
+    pub fn with(mut self, name: &str, how: Redact) -> Self {
+        let given = name.to_owned();
+        let (event, path) = match name.split_once(':') {
+            Some((event, path)) => (Some(event.to_owned()), path.to_owned()),
+            None => (None, given.clone()),
+        };
+        self.names.push(Name { given, event, path, how, is_used: false });
+        self
+    }
+
+    /// The names that nothing had so far.
+    pub fn unused(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().filter(|name| !name.is_used).map(|name| &*name.given)
+    }
+
+    /// Takes over a type, by the id that its events have. Returns whether it has values that are
+    /// replaced.
+    pub fn define(&mut self, id: u32, event: &str, fields: &[FieldDescription<'_>]) -> bool {
+        let chosen = self.fields(event, &[String::new()], fields);
+        let is_chosen = chosen.iter().any(|field| !matches!(field.fate, Fate::Stays));
+        match is_chosen {
+            true => self.types.insert(id, Some(chosen)),
+            false => self.types.remove(&id),
+        };
+        is_chosen
+    }
+
+    /// Takes over a type of which it is not known what its payloads are: they are refused.
+    pub fn refuse(&mut self, id: u32) {
+        self.types.insert(id, None);
+    }
+
+    /// `prefixes` are the paths by which these fields can be named.
+    fn fields(
+        &mut self,
+        event: &str,
+        prefixes: &[String],
+        fields: &[FieldDescription<'_>],
+    ) -> Vec<Chosen> {
+        let mut all = Vec::with_capacity(fields.len());
+        for field in fields {
+            let paths = prefixes.iter().map(|prefix| format!("{prefix}{}", field.name));
+            let paths: Vec<_> = paths.collect();
+            let how = self.of(Some(event), &paths, field.name);
+            let mut within: Vec<_> = paths.into_iter().map(|path| path + ".").collect();
+            if is_wrapper(fields) {
+                // The author of the type does not know of it.
+                within.splice(..0, prefixes.iter().cloned());
+                while within.len() > MOST_PATHS {
+                    // The first has no wrapper's name, and the last has all.
+                    within.remove(MOST_PATHS / 2);
+                }
+            }
+            let parts = objects(&field.ty).unwrap_or_default();
+            let parts = self.fields(event, &within, parts);
+            let is_whole = parts.iter().all(|part| matches!(part.fate, Fate::Stays));
+            let fate = match (self.values(how), &field.ty) {
+                (Some(values), _) => Fate::Goes(values),
+                (None, _) if is_whole => Fate::Stays,
+                // All of the data: parts of it may be parts of others.
+                (None, TypeCode::RelLoc(_) | TypeCode::DataLoc(_)) => Fate::Goes(MASK),
+                (None, _) => Fate::Parts(parts),
+            };
+            all.push(Chosen { ty: nameless(&field.ty), fate });
+        }
+        all
+    }
+
+    /// What becomes of what has one of these names. Without an event: of something else than a
+    /// field.
+    fn of(&mut self, event: Option<&str>, paths: &[String], name: &str) -> Redact {
+        let mut how = Redact::Keep;
+        for known in &mut self.names {
+            let is_here = known.event.is_none() || known.event.as_deref() == event;
+            if is_here && (known.path == name || paths.contains(&known.path)) {
+                (known.is_used, how) = (true, known.how);
+            }
+        }
+        how
+    }
+
+    fn values(&self, how: Redact) -> Option<Values> {
+        match how {
+            Redact::Keep => None,
+            Redact::Mask => Some(MASK),
+            Redact::Hash => Some(Values { key: Some(self.key) }),
+        }
+    }
+
+    /// Whether the value of this key, of a label or a key-value, is to be replaced.
+    pub fn hides(&mut self, key: &str) -> bool {
+        self.of(None, &[], key) != Redact::Keep
+    }
+
+    /// What a text with this key becomes, in a label or a key-value.
+    pub fn text<'a>(&mut self, key: &str, value: &'a str) -> Cow<'a, str> {
+        let how = self.of(None, &[], key);
+        self.values(how).map_or(value.into(), |values| values.text(value).into())
+    }
+
+    /// What a number with this key becomes, in a label.
+    pub fn number(&mut self, key: &str, value: i64) -> i64 {
+        let how = self.of(None, &[], key);
+        self.values(how).map_or(value, |values| values.number(value.into()) as i64)
+    }
+
+    /// The payload of an event of this type without the values of its chosen fields; `None` if it
+    /// has none.
+    ///
+    /// # Errors
+    /// It cannot be decoded, or becomes too large.
+    #[must_use]
+    pub fn payload(&self, id: u32, payload: &[u8]) -> Option<Result<Vec<u8>, Refusal>> {
+        let Some(fields) = self.types.get(&id)? else {
+            return (!payload.is_empty()).then_some(Err(Refusal::Malformed));
+        };
+        let again = |date| Again::new(payload, date).fields(fields);
+        // Dates have eight bytes, or sixteen if only that fits, as readers take them. Bytes behind
+        // the last field are not copied.
+        let short = again(8);
+        let is_short = matches!(short, Ok((true, _)));
+        if !is_short && fields.iter().any(|field| has_dates(&field.ty)) {
+            if let Ok((true, long)) = again(16) {
+                return Some(Ok(long));
+            }
+        }
+        Some(short.map(|(_, payload)| payload))
+    }
+}
+
+/// What replaces values.
+#[derive(Clone, Copy, Debug)]
+struct Values {
+    /// The key of hashes. `None`: values are masked.
+    key: Option<[u64; 2]>,
+}
+
+const MASK: Values = Values { key: None };
+
+impl Values {
+    /// Equal texts have equal hashes, however they are encoded: that of a
+    /// [secret](nettrace_event::secret) too, if it has this key.
+    fn text(self, value: impl fmt::Display) -> String {
+        if self.key.is_none() {
+            return "***".to_owned();
+        }
+        let hash = self.hash(&[value.to_string().as_bytes(), &[0xff]]);
+        format!("{:016x}", hash.unwrap_or_default())
+    }
+
+    #[allow(deprecated, reason = "for maps, whose function must not be fixed; this is SipHash-2-4")]
+    fn hash(self, parts: &[&[u8]]) -> Option<u64> {
+        let [first, second] = self.key?;
+        let mut hasher = core::hash::SipHasher::new_with_keys(first, second);
+        parts.iter().for_each(|part| hasher.write(part));
+        Some(hasher.finish())
+    }
+
+    /// Equal integers have equal hashes, whatever their size. 0 if values are masked.
+    fn number(self, number: i128) -> u64 {
+        self.hash(&[&number.to_le_bytes()]).unwrap_or(0)
+    }
+}
+
+/// The fields of an object, or of the objects in an array.
+fn objects<'a, 'b>(ty: &'a TypeCode<'b>) -> Option<&'a [FieldDescription<'b>]> {
+    match ty {
+        TypeCode::Object(fields) => Some(fields),
+        TypeCode::Plain(_) => None,
+        TypeCode::Array(element)
+        | TypeCode::FixedArray(element, _)
+        | TypeCode::RelLoc(element)
+        | TypeCode::DataLoc(element) => objects(element),
+    }
+}
+
+/// Whether an object stands for an array within another, which version 6 does not have.
+fn is_wrapper(fields: &[FieldDescription<'_>]) -> bool {
+    let [FieldDescription { name, ty }] = fields else { return false };
+    let is_array = matches!(ty, TypeCode::Array(_) | TypeCode::FixedArray(..));
+    is_array && matches!(*name, "items" | "value")
+}
+
+fn has_dates(ty: &TypeCode<'_>) -> bool {
+    match ty {
+        TypeCode::Plain(plain) => *plain == PlainType::DateTime,
+        TypeCode::Object(fields) => fields.iter().any(|field| has_dates(&field.ty)),
+        TypeCode::Array(element) | TypeCode::FixedArray(element, _) => has_dates(element),
+        TypeCode::RelLoc(_) | TypeCode::DataLoc(_) => false,
+    }
+}
+
+fn nameless(ty: &TypeCode<'_>) -> TypeCode<'static> {
+    let boxed = |ty: &TypeCode<'_>| Box::new(nameless(ty));
+    match ty {
+        TypeCode::Plain(plain) => TypeCode::Plain(*plain),
+        TypeCode::Object(fields) => {
+            let fields = fields.iter();
+            let fields = fields.map(|it| FieldDescription { name: "", ty: nameless(&it.ty) });
+            TypeCode::Object(fields.collect())
+        }
+        TypeCode::Array(element) => TypeCode::Array(boxed(element)),
+        TypeCode::FixedArray(element, count) => TypeCode::FixedArray(boxed(element), *count),
+        TypeCode::RelLoc(element) => TypeCode::RelLoc(boxed(element)),
+        TypeCode::DataLoc(element) => TypeCode::DataLoc(boxed(element)),
+    }
+}

@@ -1,0 +1,296 @@
+//! Payloads of events of which some fields are replaced.
+
+use alloc::vec::Vec;
+
+use super::{
+    Chosen, Fate, Values,
+    parts::{Located, Parts, put_located},
+};
+use crate::{
+    payload::{MAX_PAYLOAD, Refusal, walk::Text},
+    primitive,
+    v6::{PlainType, TypeCode},
+};
+
+/// A payload that is made again.
+pub(super) struct Again<'a> {
+    source: Parts<'a>,
+    /// The size of a date.
+    date: usize,
+    out: Vec<u8>,
+    located: Vec<Located>,
+    /// Where the last located data of the payload ends.
+    used: usize,
+    /// The size of all located data so far.
+    located_bytes: usize,
+}
+
+impl<'a> Again<'a> {
+    /// `date` is the size of a date.
+    pub(super) fn new(payload: &'a [u8], date: usize) -> Self {
+        let (out, located) = (Vec::with_capacity(payload.len()), Vec::new());
+        let source = Parts::new(payload);
+        Self { source, date, out, located, used: 0, located_bytes: 0 }
+    }
+
+    /// The new payload, and whether the fields take the whole of the old one.
+    pub(super) fn fields(mut self, fields: &[Chosen]) -> Result<(bool, Vec<u8>), Refusal> {
+        let mut is_whole = true;
+        for field in fields {
+            // An older version of the type has fewer fields.
+            if self.source.rest.is_empty() {
+                is_whole = false;
+                break;
+            }
+            self.field(field)?;
+        }
+        let fits = is_whole && self.source.position().max(self.used) == self.source.payload.len();
+        put_located(&self.located, 0, &mut self.out)?;
+        match self.out.len() > MAX_PAYLOAD {
+            true => Err(Refusal::PayloadTooLarge),
+            false => Ok((fits, self.out)),
+        }
+    }
+
+    fn field(&mut self, field: &Chosen) -> Result<(), Refusal> {
+        match &field.fate {
+            Fate::Stays => self.copied(&field.ty),
+            Fate::Goes(values) => self.replaced(&field.ty, *values),
+            Fate::Parts(parts) => self.parts(&field.ty, parts),
+        }
+    }
+
+    /// An object, or an array of objects, of which parts go.
+    fn parts(&mut self, ty: &TypeCode<'_>, parts: &[Chosen]) -> Result<(), Refusal> {
+        match ty {
+            TypeCode::Object(_) => parts.iter().try_for_each(|part| self.field(part)),
+            TypeCode::Array(element) => {
+                let count = self.count()?;
+                self.parts_of_elements(element, count, parts)
+            }
+            TypeCode::FixedArray(element, count) => self.parts_of_elements(element, *count, parts),
+            _ => Err(Refusal::Malformed),
+        }
+    }
+
+    fn parts_of_elements(
+        &mut self,
+        element: &TypeCode<'_>,
+        count: u16,
+        parts: &[Chosen],
+    ) -> Result<(), Refusal> {
+        for _ in 0..count_of(element, count) {
+            self.source.spend()?;
+            self.parts(element, parts)?;
+        }
+        Ok(())
+    }
+
+    fn copied(&mut self, ty: &TypeCode<'_>) -> Result<(), Refusal> {
+        let bytes = self.skip(ty)?;
+        self.out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Passes over a value. Returns its bytes. Data that is located elsewhere is copied.
+    fn skip(&mut self, ty: &TypeCode<'_>) -> Result<&'a [u8], Refusal> {
+        let start = self.source.rest;
+        let out = self.out.len();
+        self.pass(ty, out, start)?;
+        Ok(&start[..start.len() - self.source.rest.len()])
+    }
+
+    /// `out` is where the bytes from `start` on will be.
+    fn pass(&mut self, ty: &TypeCode<'_>, out: usize, start: &'a [u8]) -> Result<(), Refusal> {
+        match ty {
+            TypeCode::Plain(PlainType::DateTime) => _ = self.source.take(self.date)?,
+            TypeCode::Plain(plain) => _ = self.source.plain(*plain)?,
+            TypeCode::Object(fields) => {
+                fields.iter().try_for_each(|field| self.pass(&field.ty, out, start))?;
+            }
+            TypeCode::Array(element) => {
+                let count = self.source.count()?;
+                self.pass_elements(element, count, out, start)?;
+            }
+            TypeCode::FixedArray(element, count) => {
+                self.pass_elements(element, *count, out, start)?;
+            }
+            TypeCode::RelLoc(_) | TypeCode::DataLoc(_) => {
+                let is_relative = matches!(ty, TypeCode::RelLoc(_));
+                let at = out + (start.len() - self.source.rest.len());
+                let data = self.located(is_relative)?.to_vec();
+                self.located.push(Located { at, is_relative, data });
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_elements(
+        &mut self,
+        element: &TypeCode<'_>,
+        count: u16,
+        out: usize,
+        start: &'a [u8],
+    ) -> Result<(), Refusal> {
+        for _ in 0..count_of(element, count) {
+            self.source.spend()?;
+            self.pass(element, out, start)?;
+        }
+        Ok(())
+    }
+
+    /// The data of a location.
+    fn located(&mut self, is_relative: bool) -> Result<&'a [u8], Refusal> {
+        let (_, data, end) = self.source.location(is_relative)?;
+        self.used = self.used.max(end);
+        // Locations may overlap. What they all have together is copied.
+        self.located_bytes += data.len();
+        match self.located_bytes > MAX_PAYLOAD {
+            true => Err(Refusal::PayloadTooLarge),
+            false => Ok(data),
+        }
+    }
+
+    /// Puts something else in the place of a value.
+    fn replaced(&mut self, ty: &TypeCode<'_>, values: Values) -> Result<(), Refusal> {
+        match ty {
+            TypeCode::Object(fields) => {
+                return fields.iter().try_for_each(|field| self.replaced(&field.ty, values));
+            }
+            TypeCode::FixedArray(element, count) => {
+                return self.replaced_elements(element, *count, values);
+            }
+            // Of a hash, that each element is there is of use: an option has one.
+            TypeCode::Array(element) if !is_unit(element) && values.key.is_some() => {
+                let count = self.count()?;
+                return self.replaced_elements(element, count, values);
+            }
+            TypeCode::RelLoc(element) | TypeCode::DataLoc(element) => {
+                let (at, is_relative) = (self.out.len(), matches!(ty, TypeCode::RelLoc(_)));
+                let value = self.located(is_relative)?;
+                let data = match is_unit(element) {
+                    true => units(element, value, values),
+                    false => Vec::new(),
+                };
+                self.out.extend_from_slice(&[0; 4]);
+                self.located.push(Located { at, is_relative, data });
+                return Ok(());
+            }
+            _ => {}
+        }
+        let located = self.located.len();
+        let value = self.skip(ty)?;
+        self.located.truncate(located);
+        let mut put = |bytes: &[u8]| self.out.extend_from_slice(bytes);
+        let plain = match ty {
+            TypeCode::Plain(plain) => *plain,
+            TypeCode::Array(element) if is_unit(element) => {
+                let units = units(element, &value[2..], values);
+                put(&((units.len() / unit_size(element)) as u16).to_le_bytes());
+                put(&units);
+                return Ok(());
+            }
+            _ => {
+                put(&[0; 2]);
+                return Ok(());
+            }
+        };
+        let hash = || values.number(number(plain, value).unwrap_or_default());
+        match plain {
+            PlainType::NullTerminatedUtf16String => {
+                let unit = TypeCode::Plain(PlainType::Utf16CodeUnit);
+                put(&units(&unit, &value[..value.len() - 2], values));
+                put(&[0; 2]);
+            }
+            PlainType::VarInt | PlainType::VarUInt => primitive::varuint(hash(), &mut self.out),
+            PlainType::Int16
+            | PlainType::UInt16
+            | PlainType::Int32
+            | PlainType::UInt32
+            | PlainType::Int64
+            | PlainType::UInt64 => put(&hash().to_le_bytes()[..value.len()]),
+            PlainType::Guid => {
+                let hash = values.hash(&[value]).unwrap_or(0).to_le_bytes();
+                put([hash, hash].as_flattened());
+            }
+            // So few values could be told from each other by their hashes.
+            _ => self.out.resize(self.out.len() + value.len(), 0),
+        }
+        Ok(())
+    }
+
+    fn replaced_elements(
+        &mut self,
+        element: &TypeCode<'_>,
+        count: u16,
+        values: Values,
+    ) -> Result<(), Refusal> {
+        for _ in 0..count_of(element, count) {
+            self.source.spend()?;
+            self.replaced(element, values)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the count of an array.
+    fn count(&mut self) -> Result<u16, Refusal> {
+        let count = self.source.count()?;
+        self.out.extend_from_slice(&count.to_le_bytes());
+        Ok(count)
+    }
+}
+
+/// The code units that replace those of a text.
+fn units(unit: &TypeCode<'_>, value: &[u8], values: Values) -> Vec<u8> {
+    let is_wide = unit_size(unit) == 2;
+    let value = if is_wide { Text::Utf16(value) } else { Text::Utf8(value) };
+    let text = values.text(value);
+    match is_wide {
+        true => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        false => text.into_bytes(),
+    }
+}
+
+/// The integer with these bytes.
+fn number(ty: PlainType, bytes: &[u8]) -> Option<i128> {
+    let unsigned = |bytes: &[u8]| {
+        bytes.iter().rev().fold(0_u128, |number, byte| number << 8 | u128::from(*byte)) as i128
+    };
+    let bits = 8 * bytes.len() as u32;
+    Some(match ty {
+        PlainType::UInt16 | PlainType::UInt32 | PlainType::UInt64 => unsigned(bytes),
+        PlainType::Int16 | PlainType::Int32 | PlainType::Int64 => {
+            unsigned(bytes) << (128 - bits) >> (128 - bits)
+        }
+        PlainType::VarUInt | PlainType::VarInt => {
+            let seven = |number: u128, byte: &u8| number << 7 | u128::from(byte & 0x7F);
+            let number = bytes.iter().rev().fold(0, seven) as i128;
+            match ty {
+                PlainType::VarInt => number >> 1 ^ -(number & 1),
+                _ => number,
+            }
+        }
+        _ => return None,
+    })
+}
+
+fn is_unit(ty: &TypeCode<'_>) -> bool {
+    matches!(ty, TypeCode::Plain(PlainType::Utf16CodeUnit | PlainType::Utf8CodeUnit))
+}
+
+fn unit_size(ty: &TypeCode<'_>) -> usize {
+    if matches!(ty, TypeCode::Plain(PlainType::Utf8CodeUnit)) { 1 } else { 2 }
+}
+
+/// How many elements have bytes to look at.
+fn count_of(element: &TypeCode<'_>, count: u16) -> u16 {
+    if has_no_bytes(element) { 0 } else { count }
+}
+
+fn has_no_bytes(ty: &TypeCode<'_>) -> bool {
+    match ty {
+        TypeCode::Object(fields) => fields.iter().all(|field| has_no_bytes(&field.ty)),
+        TypeCode::FixedArray(element, count) => *count == 0 || has_no_bytes(element),
+        _ => false,
+    }
+}

@@ -1,0 +1,66 @@
+//! Which values a session does not write.
+
+use nettrace_event::secret;
+use nettrace_format::redact::{Redact, Redaction};
+
+use crate::session::builder::SessionBuilder;
+
+impl SessionBuilder {
+    /// Keeps values out of this session's trace, whatever the code records: those of the fields,
+    /// labels and key-values with a name.
+    ///
+    /// A name can be the path of a field through objects and lists (`card.number`). The name of an
+    /// event may precede it (`Sold:customer`). Of several names that fit, the last call decides.
+    /// [`Redact`] says what becomes of a value. The hashes have the key of
+    /// [secrets](crate::secret): a text has the same hash everywhere. No name is checked, because
+    /// types of events come when they come.
+    ///
+    /// The session's thread replaces the values before any sink gets the trace, also what a
+    /// [flight recorder](Self::flight_recorder) keeps. It takes the events of such types apart, and
+    /// writes all rows again. Threads that emit do what they always do, so their buffers have the
+    /// values for a while: a core dump can show them. For the same reason
+    /// [`start`](Self::start) refuses a [recorder file](Self::persistent) beside this. An event
+    /// that becomes too large counts as [not in the format](crate::Stats::not_in_format).
+    ///
+    /// Names of threads and of events, descriptions, key-values of a
+    /// [dump](crate::Session::dump_with), and other sessions of the process stay as they are. A
+    /// [`Secret`](crate::Secret) is kept out of all of them. [Triggers](crate::Triggers) see what
+    /// the trace has.
+    ///
+    /// ```
+    /// use nettrace_writer::{Emit, Redact, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Shop")]
+    /// struct Sold<'a> {
+    ///     customer: &'a str,
+    ///     cents: u32,
+    /// }
+    ///
+    /// let memory = MemorySink::new();
+    /// let builder = Session::builder().sink(memory.clone());
+    /// let session = builder.redact("customer", Redact::Mask).start()?;
+    /// Sold { customer: "Ada", cents: 1_250 }.emit();
+    /// session.finish()?;
+    /// # let bytes = memory.bytes();
+    /// # let mut reader = nettrace_reader::Reader::new(&bytes[..])?;
+    /// # let event = reader.next_event()?.expect("there is one");
+    /// let fields: Vec<_> = event.fields().collect::<Result<_, _>>()?;
+    /// assert_eq!(fields[0], ("customer", nettrace_reader::Value::Text("***".into())));
+    /// assert_eq!(fields[1], ("cents", nettrace_reader::Value::U32(1_250)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn redact(mut self, name: impl Into<String>, how: Redact) -> Self {
+        self.redacted.push((name.into(), how));
+        self
+    }
+
+    /// Which values are not written.
+    pub(crate) fn redaction(&self) -> Option<Redaction> {
+        let hashes = self.redacted.iter().any(|(_, how)| *how == Redact::Hash);
+        let key = if hashes { secret::key() } else { [0; 2] };
+        let mut names = self.redacted.iter().peekable();
+        names.peek()?;
+        Some(names.fold(Redaction::new(key), |all, (name, how)| all.with(name, *how)))
+    }
+}

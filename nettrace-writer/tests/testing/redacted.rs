@@ -1,0 +1,303 @@
+//! Sessions that keep values out of their traces, whatever the code records.
+
+use std::time::Duration;
+
+use nettrace_reader::{Reader, Value, verify};
+use nettrace_writer::{
+    Emit, Error, Format, Keep, Label, Redact, Secret, Session, SessionBuilder, TraceEvent,
+    TraceField, TraceSpan, enter_labels, record_panics,
+    secret::Hashed,
+    sink::{MemorySink, RotationOptions},
+    traced,
+};
+use testkit::{process::alone, reference::judged};
+
+const HIDDEN: &str = "Ada-Lovelace-of-1815";
+const NUMBER: u64 = 0x7a6b_5c4d_3e2f_1a0b;
+const PROVIDER: &str = "Testing-Redacted";
+
+#[derive(TraceField)]
+struct Card<'a> {
+    number: u64,
+    holder: &'a str,
+    kind: &'a str,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Testing-Redacted")]
+struct Sold<'a> {
+    item: &'a str,
+    customer: &'a str,
+    #[trace_event(encoding = utf8_rel_loc)]
+    customer_located: &'a str,
+    #[trace_event(encoding = utf16_nul)]
+    customer_nul: &'a str,
+    id: u64,
+    wide: u128,
+    maybe: Option<&'a str>,
+    cards: Vec<Option<Card<'a>>>,
+    cents: u32,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Testing-Redacted")]
+struct Audit<'a> {
+    customer: &'a str,
+    same: Secret<&'a str, Hashed>,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Testing-Redacted")]
+struct Tick {
+    cents: u32,
+}
+
+#[derive(TraceSpan)]
+#[trace_event(provider = "Testing-Redacted", later = [customer: String])]
+struct Checkout {
+    id: u64,
+}
+
+#[traced(provider = "Testing-Redacted", mode = single, fields = [customer], err)]
+fn pay(customer: &str) -> Result<u32, String> {
+    Err("no money".to_owned())
+}
+
+fn work() {
+    let labels = [Label::Str("customer", HIDDEN), Label::Int("id", NUMBER as i64)];
+    for round in 0..20 {
+        let labels = (round % 3 != 0).then(|| enter_labels(&labels).unwrap());
+        let card = || Some(Card { number: NUMBER, holder: HIDDEN, kind: "gold" });
+        Sold {
+            item: "a book",
+            customer: HIDDEN,
+            customer_located: HIDDEN,
+            customer_nul: HIDDEN,
+            id: NUMBER,
+            wide: u128::from(NUMBER),
+            maybe: Some(HIDDEN),
+            cards: vec![card(), None, card()],
+            cents: round,
+        }
+        .emit();
+        Tick { cents: round }.emit();
+        let mut checkout = Checkout { id: NUMBER }.enter();
+        checkout.record_customer(HIDDEN.to_owned());
+        let _ = pay(HIDDEN);
+        drop(labels);
+    }
+}
+
+const NAMES: [&str; 8] = [
+    "customer",
+    "customer_located",
+    "customer_nul",
+    "Sold:id",
+    "id",
+    "wide",
+    "maybe",
+    "cards.number",
+];
+
+fn without_customers(builder: SessionBuilder, how: Redact) -> SessionBuilder {
+    let builder =
+        builder.provider(PROVIDER).key_value("customer", HIDDEN).key_value("kept", "kept");
+    let names = NAMES.iter().chain(&["cards.holder"]);
+    names.fold(builder, |builder, name| builder.redact(*name, how))
+}
+
+/// Panics if a part of a value is in a trace.
+fn assert_none(place: &str, trace: &[u8]) {
+    let utf16: Vec<_> = HIDDEN.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let number = NUMBER.to_le_bytes();
+    let mut parts = HIDDEN.as_bytes().windows(6).chain(utf16.windows(12)).chain(number.windows(4));
+    let has = |part: &&[u8]| trace.windows(part.len()).any(|bytes| bytes == *part);
+    if let Some(part) = parts.find(has) {
+        panic!("{place}: {:?}", String::from_utf8_lossy(part));
+    }
+}
+
+#[test]
+fn no_byte_of_a_redacted_value_is_in_a_trace() {
+    if !alone("redacted::no_byte_of_a_redacted_value_is_in_a_trace") {
+        return;
+    }
+    record_panics();
+    let plain = MemorySink::new();
+    let other = Session::builder().sink(plain.clone()).provider(PROVIDER).start().unwrap();
+    for format in [Format::V6, Format::V5, Format::V4, Format::Heph] {
+        for how in [Redact::Mask, Redact::Hash] {
+            let memory = MemorySink::new();
+            let builder = Session::builder().sink(memory.clone()).format(format);
+            let session = without_customers(builder, how).start().unwrap();
+            work();
+            std::thread::spawn(work).join().unwrap();
+            let stats = session.finish().unwrap();
+            assert_eq!((stats.dropped(), stats.not_in_format), (0, 0), "{format:?}");
+            let trace = memory.bytes();
+            assert_none(&format!("{format:?} {how:?}"), &trace);
+            if format == Format::Heph {
+                continue;
+            }
+            let report = verify(&trace[..]).unwrap();
+            assert!(report.is_sound(), "{format:?}: {report:?}");
+            assert_eq!((report.events, report.lost), (stats.written, 0), "{format:?}");
+            if let Some(verdict) = judged(&trace) {
+                verdict.assert_holds(report.events, report.lost);
+            }
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let files = RotationOptions::new(directory.path(), "t").file_size(64 << 10).build().unwrap();
+    let session = without_customers(Session::builder().sink(files), Redact::Hash).start().unwrap();
+    (0..20).for_each(|_| work());
+    session.finish().unwrap();
+    let files: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert!(files.len() > 2, "{files:?}");
+    for file in files {
+        let path = file.unwrap().path();
+        assert_none("a file", &std::fs::read(path).unwrap());
+    }
+    let keep = Keep::last(Duration::from_secs(3_600)).within(1 << 20);
+    let recorder = Session::builder().flight_recorder(keep);
+    let session = without_customers(recorder, Redact::Mask).start().unwrap();
+    work();
+    let memory = MemorySink::new();
+    assert!(session.dump(memory.clone()).unwrap().events > 5);
+    assert_none("a dump", &memory.bytes());
+
+    other.finish().unwrap();
+    let plain = plain.bytes();
+    assert!(plain.windows(6).any(|bytes| bytes == b"Ada-Lo"), "the labels of another session");
+}
+
+/// All values of the events of a trace, by field, as text.
+fn values(trace: &[u8]) -> Vec<(String, String, String)> {
+    let mut reader = Reader::new(trace).unwrap();
+    let mut all = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let name = &event.metadata().name;
+        let row = event.header;
+        all.push((name.clone(), "time".to_owned(), row.timestamp.to_string()));
+        all.push((name.clone(), "number".to_owned(), row.sequence_number.to_string()));
+        for (field, value) in event.fields().map(Result::unwrap) {
+            all.push((name.clone(), field.to_owned(), format!("{value:?}")));
+        }
+        for label in event.labels().iter() {
+            all.push((name.clone(), "label".to_owned(), format!("{label:?}")));
+        }
+    }
+    all
+}
+
+/// Two sessions have the same events, and differ in nothing but in what one of them must not have.
+#[test]
+fn all_other_values_are_as_in_a_session_without_redaction() {
+    if !alone("redacted::all_other_values_are_as_in_a_session_without_redaction") {
+        return;
+    }
+    let memories = [MemorySink::new(), MemorySink::new()];
+    let [one, two] = memories.each_ref().map(|memory| Session::builder().sink(memory.clone()));
+    let one = one.provider(PROVIDER).clock(nettrace_writer::Clock::Monotonic).start().unwrap();
+    let two = without_customers(two, Redact::Mask).clock(nettrace_writer::Clock::Monotonic);
+    let two = two.start().unwrap();
+    work();
+    Audit { customer: HIDDEN, same: HIDDEN.into() }.emit();
+    one.finish().unwrap();
+    two.finish().unwrap();
+    let [plain, redacted] = memories.each_ref().map(MemorySink::bytes);
+    let (plain, redacted) = (values(&plain), values(&redacted));
+    assert_eq!(plain.len(), redacted.len());
+    let mut replaced = 0;
+    for (before, after) in plain.iter().zip(&redacted) {
+        assert_eq!((&before.0, &before.1), (&after.0, &after.1));
+        // Each session reads the clock itself.
+        if matches!(&*before.1, "time" | "started" | "duration" | "busy") {
+            continue;
+        }
+        let is_secret = before.2.contains(HIDDEN) || before.2.contains(&NUMBER.to_string());
+        if !is_secret {
+            assert_eq!(before, after);
+            continue;
+        }
+        replaced += 1;
+        let expected = before.2.replace(HIDDEN, "***").replace(&NUMBER.to_string(), "0");
+        // An option becomes empty, as an array does.
+        assert!(after.2 == expected || after.2 == "Array([])", "{before:?} {after:?}");
+        assert!(!after.2.contains(HIDDEN), "{after:?}");
+    }
+    assert!(replaced > 20 * 8, "{replaced}");
+}
+
+#[test]
+fn a_hash_is_that_of_a_secret_and_the_last_name_decides() {
+    if !alone("redacted::a_hash_is_that_of_a_secret_and_the_last_name_decides") {
+        return;
+    }
+    let record = |names: &[(&str, Redact)]| {
+        let memory = MemorySink::new();
+        let builder = Session::builder().sink(memory.clone()).provider(PROVIDER);
+        let builder =
+            names.iter().fold(builder, |builder, (name, how)| builder.redact(*name, *how));
+        let session = builder.start().unwrap();
+        Audit { customer: HIDDEN, same: HIDDEN.into() }.emit();
+        session.finish().unwrap();
+        let bytes = memory.bytes();
+        let mut reader = Reader::new(&bytes[..]).unwrap();
+        let event = reader.next_event().unwrap().unwrap();
+        let mut fields = event.fields().map(|field| match field.unwrap().1 {
+            Value::Text(text) => text.into_owned(),
+            other => panic!("{other:?}"),
+        });
+        (fields.next().unwrap(), fields.next().unwrap())
+    };
+    let (customer, same) = record(&[("customer", Redact::Hash)]);
+    assert!(customer.len() == 16 && customer == same, "{customer} {same}");
+    let keep = ("Audit:customer", Redact::Keep);
+    assert_eq!(record(&[("customer", Redact::Hash), keep]).0, HIDDEN);
+    assert_eq!(record(&[keep, ("customer", Redact::Mask)]).0, "***");
+    assert_eq!(record(&[("Sold:customer", Redact::Mask)]).0, HIDDEN);
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Testing-Redacted")]
+struct Large<'a> {
+    #[trace_event(encoding = utf8)]
+    customer: &'a str,
+    parts: [&'a [u8]; 3],
+}
+
+#[test]
+fn an_event_that_becomes_too_large_is_counted() {
+    if !alone("redacted::an_event_that_becomes_too_large_is_counted") {
+        return;
+    }
+    let memory = MemorySink::new();
+    let builder = Session::builder().sink(memory.clone()).provider(PROVIDER);
+    let session = builder.redact("customer", Redact::Mask).start().unwrap();
+    let bytes = vec![7; nettrace_format::payload::MAX_PAYLOAD];
+    let large = |customer, room: usize| {
+        // Beside the text and four counts.
+        let rest = bytes.len() - 4 * 2 - room - 2 * 20_000;
+        Large { customer, parts: [&bytes[..20_000], &bytes[..20_000], &bytes[..rest]] }.emit();
+    };
+    large("a", 3);
+    // The mask has two bytes more than the text.
+    (0..3).for_each(|_| large("a", 2));
+    large("abc", 3);
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written, stats.not_in_format), (5, 2, 3), "{stats:?}");
+    let report = verify(&memory.bytes()[..]).unwrap();
+    assert!(report.is_sound() && (report.events, report.lost) == (2, 3), "{report:?}");
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[test]
+fn a_recorder_file_beside_a_redaction_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.recorder");
+    let builder = Session::builder().sink(MemorySink::new()).persistent(&path);
+    let error = builder.redact("customer", Redact::Mask).start().unwrap_err();
+    assert!(matches!(error, Error::RedactedRecorder), "{error}");
+    assert!(!path.exists());
+}
