@@ -20,6 +20,7 @@ use nettrace_writer::{
     sink::{FileSink, MemorySink},
     traced,
 };
+use testkit::process::{is_rerun, rerun};
 
 use crate::trace_support::{Seen, read, sound};
 
@@ -396,6 +397,29 @@ fn a_panic_is_in_its_dump() {
     assert_eq!(reader.trace().value("panic.message"), Some("on purpose, 7"));
     let place = reader.trace().value("panic.location").unwrap();
     assert!(place.contains("flight_recorder.rs:"), "{place}");
+}
+
+#[test]
+fn a_panic_that_was_caught_does_not_cost_the_dump_of_the_last_one() {
+    extern "C" fn cannot_unwind() {
+        panic!("the last one");
+    }
+    const TEST: &str = "a_panic_that_was_caught_does_not_cost_the_dump_of_the_last_one";
+    if let Some(folder) = is_rerun() {
+        let triggers = Triggers::new(&folder, "panics").on_panic();
+        let session = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
+        let session = session.start().unwrap();
+        thread::spawn(|| panic!("a bug in a request")).join().unwrap_err();
+        wait_for(&session, 1);
+        Once { number: 7 }.emit();
+        let _ = thread::spawn(|| cannot_unwind()).join();
+        unreachable!("it aborts");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = rerun(TEST, folder.path().to_str().unwrap());
+    assert_eq!(output.status.code(), None, "{}", String::from_utf8_lossy(&output.stderr));
+    let bytes = fs::read(folder.path().join("panics-panic-2.nettrace")).unwrap();
+    assert!(read(&bytes).iter().any(|event| event.name == "Once"));
 }
 
 #[test]
