@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use nettrace_writer::{
     Format, OnFull, Session, SessionBuilder,
-    sink::{FileOptions, StreamSink},
+    sink::{FileOptions, FileSink, StreamSink},
 };
 
 /// `--out`, `--overwrite` and `--format`.
@@ -45,8 +45,13 @@ impl Output {
 
     /// A session that writes to [`path`](Self::path).
     pub fn session(&self, name: &str) -> SessionBuilder {
-        let file = FileOptions::new(self.path(name)).overwrite(self.overwrite);
-        Session::builder().sink(file.build()).format(self.format)
+        Session::builder().sink(self.file(name)).format(self.format)
+    }
+
+    /// What writes to [`path`](Self::path).
+    #[must_use]
+    pub fn file(&self, name: &str) -> FileSink {
+        FileOptions::new(self.path(name)).overwrite(self.overwrite).build()
     }
 
     /// A session that writes to standard output, unless `--out` names a file.

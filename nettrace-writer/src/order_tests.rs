@@ -10,7 +10,7 @@ use nettrace_reader::{Dialect, Options, Report, verify_with};
 use testkit::reference::judged;
 
 use crate::{
-    Emit, OnFull, Session, Stats, TraceEvent,
+    Emit, Keep, OnFull, Session, Stats, TraceEvent,
     shared::local,
     sink::MemorySink,
     sync::{AtomicBool, Ordering, thread},
@@ -28,6 +28,9 @@ struct Long<'a> {
     text: &'a str,
 }
 
+/// Whether the session is a flight recorder, and whether its memory is in a file, if it can be.
+const MODES: [(bool, bool); 4] = [(false, false), (true, true), (false, true), (true, false)];
+
 /// The largest number of events that a thread emits, so that a trace stays small on a fast machine.
 const MOST: u64 = 60_000;
 
@@ -42,9 +45,20 @@ fn order_holds_at_full_speed() {
             break;
         }
         let on_full = if run % 2 == 0 { OnFull::Drop } else { OnFull::Block };
+        let (keeps, persists) = MODES[(run + run / 4) as usize % MODES.len()];
         let sink = MemorySink::new();
-        let session = Session::builder()
-            .sink(sink.clone())
+        let mut builder = Session::builder().sink(sink.clone());
+        if keeps {
+            let keep = Keep::last(Duration::from_secs(3_600)).within(1 << 20);
+            builder = builder.flight_recorder(keep);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        #[cfg(all(feature = "persistent", target_os = "linux", target_pointer_width = "64"))]
+        if persists {
+            builder = builder.persistent(folder.path().join("recorder"));
+        }
+        let _ = (&folder, persists);
+        let session = builder
             .provider("Order-Speed")
             .budget(if run % 4 < 2 { 2 << 20 } else { 160 << 10 })
             .chunk_size(4_096)
@@ -63,8 +77,9 @@ fn order_holds_at_full_speed() {
             session.flush().unwrap();
             stop.store(true, Ordering::Relaxed);
         });
+        let dump = keeps.then(|| session.dump(sink.clone()).unwrap());
         let stats = session.finish().unwrap();
-        let report = check(&sink.bytes(), &stats);
+        let report = check(&sink.bytes(), &stats, dump.map_or(0, |dump| dump.given_up));
         assert!(on_full == OnFull::Drop || stats.dropped() == 0, "{stats:?}");
         (rounds, points) = (rounds + stats.flushes, points + report.sequence_points);
         (written, dropped) = (written + stats.written, dropped + stats.dropped());
@@ -117,7 +132,7 @@ fn order_holds_if_the_clock_goes_back() {
     });
     let stats = session.finish().unwrap();
     assert_eq!((stats.written, stats.dropped()), (210, 0), "{stats:?}");
-    let report = check(&sink.bytes(), &stats);
+    let report = check(&sink.bytes(), &stats, 0);
     assert!(report.sequence_points >= 10, "{report:?}");
 }
 
@@ -142,14 +157,18 @@ fn emit(number: u64, stop: &AtomicBool) {
     }
 }
 
-/// Checks that a trace keeps every promise and that its numbers are those of the session.
-fn check(bytes: &[u8], stats: &Stats) -> Report {
+/// Checks that a trace keeps every promise and that its numbers are those of the session. A flight
+/// recorder has given some events up.
+fn check(bytes: &[u8], stats: &Stats, given_up: u64) -> Report {
     assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
     assert_eq!(stats.lost_in_sink, 0, "{stats:?}");
     let options = Options::default().dialect(Dialect::Reference);
     let report = verify_with(bytes, options, 100).unwrap();
     assert!(report.is_sound(), "{} violations, such as {:#?}", report.count, report.violations);
-    assert_eq!((report.events, report.lost), (stats.written, stats.dropped()), "{stats:?}");
+    assert_eq!(report.events + given_up, stats.written, "{stats:?}");
+    // What was given up of a thread that has ended is no gap.
+    let lost = report.lost..=report.lost + given_up;
+    assert!(lost.contains(&(stats.dropped() + given_up)), "{} lost, {stats:?}", report.lost);
     if let Some(verdict) = judged(bytes) {
         verdict.assert_holds(report.events, report.lost);
     }

@@ -23,7 +23,11 @@ use nettrace_writer::{
 };
 use testkit::process::{alone, skipped_in_emulator, this_program};
 
-use crate::trace_support::{check, memory, read, sound};
+use crate::trace_support::{
+    check, memory,
+    modes::{Mode, modes},
+    read, sound,
+};
 
 /// Runs `work` in a child process. Returns its result, or 99 if it panicked. The child must end in
 /// time.
@@ -173,31 +177,32 @@ struct Sign {
 
 #[test]
 fn a_session_that_ends_in_the_child_goes_on_in_the_parent() {
-    let (sink, builder) = memory("Fork-End");
-    let session = builder.start().unwrap();
-    Sign { value: 1 }.emit();
-    let mut session = Some(session);
-    let answer = in_child(|| {
-        drop(session.take());
-        0
-    });
-    assert_eq!(answer, 0);
-    let mut session = Some(session.expect("only the child's copy was taken"));
-    let answer = in_child(|| {
-        let (stats, result) = session.take().unwrap().finish_with_stats();
-        i32::from(stats.attempted != 0 || !matches!(result, Err(Error::Forked)))
-    });
-    assert_eq!(answer, 0);
-    // A child that leaves by `exit` runs the handlers.
-    let answer = in_child(|| {
-        Sign { value: 7 }.emit();
-        std::process::exit(3)
-    });
-    assert_eq!(answer, 3);
-    Sign { value: 2 }.emit();
-    let stats = session.take().unwrap().finish().unwrap();
-    assert_eq!((stats.attempted, stats.written), (2, 2));
-    check(&sink.bytes(), &stats);
+    for mode in modes() {
+        let (trace, builder) = mode.memory("Fork-End");
+        let session = builder.budget(4 << 20).start().unwrap();
+        Sign { value: 1 }.emit();
+        let mut session = Some(session);
+        let answer = in_child(|| {
+            drop(session.take());
+            0
+        });
+        assert_eq!(answer, 0);
+        let mut session = Some(session.expect("only the child's copy was taken"));
+        let answer = in_child(|| {
+            let (stats, result) = session.take().unwrap().finish_with_stats();
+            i32::from(stats.attempted != 0 || !matches!(result, Err(Error::Forked)))
+        });
+        assert_eq!(answer, 0);
+        // A child that leaves by `exit` runs the handlers.
+        let answer = in_child(|| {
+            Sign { value: 7 }.emit();
+            std::process::exit(3)
+        });
+        assert_eq!(answer, 3);
+        Sign { value: 2 }.emit();
+        let (_, stats) = trace.finish(session.take().unwrap());
+        assert_eq!((stats.attempted, stats.written), (2, 2), "{mode:?}");
+    }
 }
 
 #[derive(TraceEvent)]
@@ -232,7 +237,13 @@ fn children_of_a_busy_process_do_not_hang() {
         return;
     }
     Holder { value: 0 }.emit();
-    let (sink, builder) = memory("Fork-Busy");
+    for mode in modes() {
+        children_of_a_busy_process(mode);
+    }
+}
+
+fn children_of_a_busy_process(mode: Mode) {
+    let (trace, builder) = mode.memory("Fork-Busy");
     let session = builder.budget(4 << 20).flush_interval(Duration::from_millis(1)).start().unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -263,7 +274,7 @@ fn children_of_a_busy_process_do_not_hang() {
             }
         });
         let answers = catch_unwind(AssertUnwindSafe(|| {
-            for round in 0..200 {
+            for round in 0..50 {
                 let answer = in_child(|| {
                     Busy { value: u64::MAX }.emit();
                     Child { value: u64::MAX }.emit();
@@ -285,9 +296,8 @@ fn children_of_a_busy_process_do_not_hang() {
         done.store(true, Ordering::Relaxed);
         answers.unwrap();
     });
-    let stats = session.finish().unwrap();
-    check(&sink.bytes(), &stats);
-    assert!(read(&sink.bytes()).iter().all(|event| event.value() != u64::MAX));
+    let (bytes, _) = trace.finish(session);
+    assert!(read(&bytes).iter().all(|event| event.value() != u64::MAX));
 }
 
 /// A thread that starts or ends holds a lock of the standard library for a moment, which then stays

@@ -12,7 +12,7 @@ use std::{
     os::unix::process::ExitStatusExt as _,
     panic,
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Stdio},
+    process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio},
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
@@ -26,7 +26,10 @@ use nettrace_writer::{
 };
 use testkit::process::{is_rerun, rerun, this_program};
 
-use crate::trace_support::{read, sound};
+use crate::trace_support::{
+    modes::{Mode, folder, modes},
+    read, sound,
+};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Process-Exit")]
@@ -37,8 +40,9 @@ struct Step {
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Emits without finishing: on `threads` threads that stay alive, and on this one.
-fn leave_events(path: &Path, threads: u64) -> &'static Session {
+fn leave_events(path: &Path, mode: Mode, threads: u64) -> &'static Session {
     let session = Session::builder().file(path).provider("Process-Exit").flush_interval(INTERVAL);
+    let session = mode.apply(session.budget(8 << 20), path.parent().unwrap());
     let session: &Session = Box::leak(Box::new(session.start().unwrap()));
     for thread in 0..threads {
         let (said, heard) = std::sync::mpsc::channel();
@@ -62,63 +66,89 @@ fn grow_old(session: &Session, intervals: u32, events: u64) {
     }
 }
 
-/// The values that a process leaves in its trace if it emits 4,000 events and then ends by `end`.
-fn left_by(test: &str, end: impl FnOnce(&Session)) -> Option<(std::process::Output, Vec<u64>)> {
-    if let Some(path) = is_rerun() {
-        end(leave_events(Path::new(&path), 3));
-        return None;
+/// The values that a process leaves if it emits 4,000 events and then ends by `end`, in each mode
+/// in which it leaves any. A recorder file has what the trace lacks.
+fn left_by(
+    test: &str,
+    end: impl FnOnce(&Session),
+) -> impl Iterator<Item = (Mode, ExitStatus, Vec<u64>)> {
+    if let Some(argument) = is_rerun() {
+        let (mode, path) = argument.split_once(' ').unwrap();
+        let mode = modes().nth(mode.parse().unwrap()).unwrap();
+        end(leave_events(Path::new(path), mode, 3));
+        // Here the program may return.
+        return Vec::new().into_iter();
     }
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("left.nettrace");
-    let output = rerun(test, path.to_str().unwrap());
-    let bytes = fs::read(&path).unwrap();
-    assert_eq!(sound(&bytes, &[]).1, 0, "what is missing at the end is no gap");
-    let mut values: Vec<_> = read(&bytes).iter().map(|event| event.value()).collect();
-    values.sort_unstable();
-    Some((output, values))
+    let some = modes().enumerate().filter(|(_, mode)| mode.persists || !mode.keeps);
+    let left = some.map(|(number, mode)| {
+        let folder = folder();
+        let path = folder.path().join("left.nettrace");
+        let output = rerun(test, &format!("{number} {}", path.to_str().unwrap()));
+        let own = (!mode.keeps).then(|| fs::read(&path).unwrap());
+        let rest = if mode.persists { mode.left(folder.path()) } else { None };
+        let mut values = Vec::new();
+        for bytes in own.iter().chain(&rest) {
+            assert_eq!(sound(bytes, &[]).1, 0, "{mode:?}: what is missing at the end is no gap");
+            values.extend(read(bytes).iter().map(|event| event.value()));
+        }
+        values.sort_unstable();
+        (mode, output.status, values)
+    });
+    left.collect::<Vec<_>>().into_iter()
 }
 
 #[test]
 fn exit_loses_nothing() {
-    let Some((output, values)) = left_by("exit_loses_nothing", |_| std::process::exit(17)) else {
-        return;
-    };
-    assert_eq!(output.status.code(), Some(17));
-    assert_eq!(values, (0..4_000).collect::<Vec<_>>());
+    for (mode, status, values) in left_by("exit_loses_nothing", |_| std::process::exit(17)) {
+        assert_eq!(status.code(), Some(17));
+        assert_eq!(values, (0..4_000).collect::<Vec<_>>(), "{mode:?}");
+    }
 }
 
 #[test]
 fn a_return_from_main_loses_nothing() {
-    let left = left_by("a_return_from_main_loses_nothing", |_| ());
-    let Some((output, values)) = left else { return };
-    assert!(output.status.success());
-    assert_eq!(values, (0..4_000).collect::<Vec<_>>());
+    for (mode, status, values) in left_by("a_return_from_main_loses_nothing", |_| ()) {
+        assert!(status.success());
+        assert_eq!(values, (0..4_000).collect::<Vec<_>>(), "{mode:?}");
+    }
+}
+
+/// Emits 500 more events, and ends the process.
+fn emit_and(end: impl FnOnce()) -> impl FnOnce(&Session) {
+    |session| {
+        grow_old(session, 5, 4_000);
+        (0..500).for_each(|at| Step { value: 10_000 + at }.emit());
+        end();
+    }
+}
+
+/// Checks that the first events are there, which were five intervals old, and with a recorder file
+/// all.
+fn has_old_or_all(mode: Mode, values: &[u64]) {
+    let expected: Vec<_> = (0..4_000).chain(10_000..10_500).collect();
+    let len = if mode.persists { expected.len() } else { 4_000 };
+    assert!(values.len() >= len, "{mode:?}: {} events", values.len());
+    assert_eq!(values[..len], expected[..len], "{mode:?}");
 }
 
 #[test]
 fn an_exit_without_handlers_loses_only_recent_events() {
-    let left = left_by("an_exit_without_handlers_loses_only_recent_events", |session| {
-        grow_old(session, 5, 4_000);
-        (0..500).for_each(|at| Step { value: 10_000 + at }.emit());
-        // SAFETY: takes a number and does not return.
-        unsafe { libc::_exit(18) };
-    });
-    let Some((output, values)) = left else { return };
-    assert_eq!(output.status.code(), Some(18));
-    // The others were five intervals old.
-    assert_eq!(values[..4_000], (0..4_000).collect::<Vec<_>>());
+    // SAFETY: takes a number and does not return.
+    let end = emit_and(|| unsafe { libc::_exit(18) });
+    for (mode, status, values) in left_by("an_exit_without_handlers_loses_only_recent_events", end)
+    {
+        assert_eq!(status.code(), Some(18));
+        has_old_or_all(mode, &values);
+    }
 }
 
 #[test]
 fn an_abort_loses_only_recent_events() {
-    let left = left_by("an_abort_loses_only_recent_events", |session| {
-        grow_old(session, 5, 4_000);
-        (0..500).for_each(|at| Step { value: 10_000 + at }.emit());
-        std::process::abort();
-    });
-    let Some((output, values)) = left else { return };
-    assert_eq!(output.status.code(), None);
-    assert_eq!(values[..4_000], (0..4_000).collect::<Vec<_>>());
+    let end = emit_and(|| std::process::abort());
+    for (mode, status, values) in left_by("an_abort_loses_only_recent_events", end) {
+        assert_eq!(status.code(), None);
+        has_old_or_all(mode, &values);
+    }
 }
 
 /// What a process leaves that records panics: those that are caught, and the one that aborts it.
@@ -189,7 +219,8 @@ fn a_panic_is_an_event_of_its_span_also_if_it_aborts() {
 #[test]
 fn killed_while_all_threads_emit() {
     if let Some(path) = is_rerun() {
-        let session = leave_events(Path::new(&path), 0);
+        let plain = Mode { keeps: false, persists: false };
+        let session = leave_events(Path::new(&path), plain, 0);
         let emitted: &[AtomicU64; 2] = Box::leak(Box::default());
         for thread in 0..2 {
             thread::spawn(move || {

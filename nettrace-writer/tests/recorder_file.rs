@@ -7,7 +7,7 @@ mod trace_support;
 
 use std::{
     fs,
-    io::ErrorKind,
+    io::{self, ErrorKind},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::mpsc,
@@ -15,22 +15,17 @@ use std::{
     time::Duration,
 };
 
-use nettrace_format::recorder::Recorder;
+use nettrace_format::recorder::{Recorder, layout};
 use nettrace_reader::Reader;
 use nettrace_writer::{
     Emit, Error, Format, Keep, Label, Origin, Session, ThreadRef, TraceEvent, enter_labels,
-    sink::MemorySink,
+    sink::{Batch, MemorySink, RotatingFiles, RotationOptions, Sink, StreamEnd, WriteError},
 };
+use testkit::process::{is_rerun, rerun, skipped_in_emulator};
 
-use crate::trace_support::{Seen, read, sound};
+use crate::trace_support::{Seen, modes::folder, read, sound};
 
 const LONG: Duration = Duration::from_secs(3_600);
-
-/// A folder in memory, if the system has one.
-fn folder() -> tempfile::TempDir {
-    let in_memory = Path::new("/dev/shm");
-    if in_memory.is_dir() { tempfile::tempdir_in(in_memory) } else { tempfile::tempdir() }.unwrap()
-}
 
 /// What a file has that no process writes any more: a copy of it.
 fn recovered(file: &Path) -> (nettrace_format::recorder::Recovered, Vec<Seen>) {
@@ -278,6 +273,16 @@ fn what_cannot_be_a_recorder_file_is_an_error() {
     let error = builder().persistent(&file).start().unwrap_err();
     assert!(error.to_string().contains("it is a file of another kind"), "{error}");
     assert_eq!(fs::read(&file).unwrap(), b"not a recorder file, but notes");
+    // A disk's image can begin so, too.
+    fs::write(&file, [0; 8_192]).unwrap();
+    let error = builder().persistent(&file).start().unwrap_err();
+    assert!(error.to_string().contains("it is a file of another kind"), "{error}");
+    assert_eq!(fs::read(&file).unwrap(), [0; 8_192]);
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
+    let error = builder().persistent(&pipe).start().unwrap_err();
+    assert!(error.to_string().contains("it is no ordinary file"), "{error}");
+    fs::remove_file(pipe).unwrap();
     let error = builder().persistent("/no/such/folder/recorder").start().unwrap_err();
     assert!(matches!(&error, Error::Recorder(it) if it.kind() == ErrorKind::NotFound), "{error}");
     let error = builder().format(Format::V5).persistent(folder.path().join("a")).start();
@@ -312,4 +317,144 @@ fn the_memory_goes_with_the_session_though_a_thread_stays() {
     assert!(taken() < 1 << 20, "{} bytes", taken());
     drop(end);
     parked.join().unwrap();
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_makes_the_file_is_in_nobodys_way() {
+    let folder = folder();
+    let file = folder.path().join("recorder");
+    let begin = [&layout::MAGIC[..], &layout::VERSION.to_le_bytes()].concat();
+    for (bytes, len) in [(&[][..], 0), (&begin, 12), (&begin, 64 << 20)] {
+        fs::write(&file, bytes).unwrap();
+        fs::File::options().write(true).open(&file).unwrap().set_len(len).unwrap();
+        let builder = Session::builder().sink(MemorySink::new()).budget(2 << 20);
+        builder.persistent(&file).start().unwrap().finish().unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+/// Copies the folder as a process leaves it that is killed before it begins the third file, or
+/// after that.
+struct Killed {
+    files: RotatingFiles,
+    folder: PathBuf,
+    begun: u64,
+}
+
+impl Killed {
+    fn copy(&self, to: &str) -> io::Result<()> {
+        let to = self.folder.join(to);
+        fs::create_dir(&to)?;
+        for entry in fs::read_dir(self.folder.join("live"))? {
+            let from = entry?.path();
+            fs::copy(&from, to.join(from.file_name().unwrap()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for Killed {
+    fn file(&self) -> Option<&Path> {
+        self.files.file()
+    }
+
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        self.begun += 1;
+        if self.begun == 3 {
+            self.copy("before")?;
+        }
+        self.files.start(header, end)?;
+        if self.begun == 3 { self.copy("after") } else { Ok(()) }
+    }
+
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        self.files.write(batch)
+    }
+
+    fn room(&self) -> u64 {
+        self.files.room()
+    }
+
+    fn wants_restart(&mut self) -> bool {
+        self.files.wants_restart()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.files.finish()
+    }
+}
+
+#[test]
+fn a_kill_while_the_next_file_begins_leaves_each_event_once() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Recorder-Next")]
+    struct Next {
+        number: u64,
+    }
+    let folder = folder();
+    let live = folder.path().join("live");
+    fs::create_dir(&live).unwrap();
+    let files = RotationOptions::new(&live, "own").file_size(4_096).build().unwrap();
+    let sink = Killed { files, folder: folder.path().to_owned(), begun: 0 };
+    let builder = Session::builder().sink(sink).provider("Recorder-Next").budget(2 << 20);
+    let builder = builder.persistent(live.join("recorder")).flush_interval(LONG);
+    let session = builder.start().unwrap();
+    for number in 0..1_000 {
+        Next { number }.emit();
+    }
+    session.flush().unwrap();
+    session.finish().unwrap();
+
+    for (state, files) in [("before", 2), ("after", 3)] {
+        // The recorder file says where the session wrote.
+        fs::remove_dir_all(&live).unwrap();
+        fs::rename(folder.path().join(state), &live).unwrap();
+        let (recorder, to) = (live.join("recorder"), live.join("recovered.nettrace"));
+        let builder = Session::builder().sink(MemorySink::new()).budget(2 << 20);
+        let session = builder.persistent(&recorder).recover_to(&to).start().unwrap();
+        let found = session.recovered().unwrap();
+        assert_eq!((&found.error, found.lost), (&None, 0), "{state}");
+        session.finish().unwrap();
+        let mut paths: Vec<_> =
+            (1..=files).map(|number| live.join(format!("own-{number:08}.nettrace"))).collect();
+        paths.push(to);
+        let mut values = Vec::new();
+        for (path, number) in paths.iter().zip(1_u64..) {
+            let bytes = fs::read(path).unwrap();
+            let reader = Reader::new(&bytes[..]).unwrap();
+            let said = reader.trace().value("nettrace.file").unwrap();
+            assert_eq!(said, number.to_string(), "{state}: {}", path.display());
+            values.extend(read(&bytes).iter().map(|event| event.value()));
+        }
+        assert_eq!(values, (0..1_000).collect::<Vec<_>>(), "{state}");
+    }
+}
+
+/// After a kill for lack of memory the next process may have no more of it.
+#[test]
+fn a_recovery_takes_no_memory_for_what_is_empty() {
+    const TEST: &str = "a_recovery_takes_no_memory_for_what_is_empty";
+    if let Some(folder) = is_rerun() {
+        let folder = Path::new(&folder);
+        let peak = || {
+            let status = fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+        };
+        let before = peak();
+        let builder = Session::builder().sink(MemorySink::new()).budget(2 << 20).prefault(0);
+        let builder = builder.persistent(folder.join("recorder"));
+        let session = builder.recover_to(folder.join("recovered.nettrace")).start().unwrap();
+        assert_eq!(session.recovered().unwrap().events, 15);
+        let grown = peak() - before;
+        assert!(grown < 16 << 20, "{grown} bytes");
+        return;
+    }
+    if skipped_in_emulator("the memory of a process") {
+        return;
+    }
+    let folder = folder();
+    leave(folder.path(), 25);
+    let output = rerun(TEST, folder.path().to_str().unwrap());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -25,7 +25,9 @@ use testkit::process::{alone, one_at_a_time, skipped_in_emulator};
 use crate::trace_support::{
     Hostile, check,
     held::{Held, Hold},
-    memory, read, resident, schema, threads,
+    memory,
+    modes::modes,
+    read, resident, schema, threads,
 };
 
 #[derive(TraceEvent)]
@@ -208,39 +210,41 @@ fn events_while_a_thread_is_torn_down_are_recorded() {
     let mut key = 0;
     // SAFETY: the pointer is to a live variable, and the destructor is a function of this program.
     assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(at_very_end)) }, 0);
-    let (sink, builder) = memory("Threads-End");
-    let session = builder.flush_interval(Duration::from_millis(5)).start().unwrap();
-    let mut expected = Vec::new();
-    for thread in 0..20_u64 {
-        let base = 1_000 * (thread + 1);
-        let (first, emits) = (thread % 2 == 0, thread % 4 < 2);
-        thread::spawn(move || {
-            // SAFETY: the key exists, and the value is a number.
-            unsafe { libc::pthread_setspecific(key, base as *const libc::c_void) };
-            if first {
-                BEFORE.with(|slot| slot.replace(Some(AtEnd(base + 100))));
-            }
-            if emits {
-                Last { value: base + 300 }.emit();
-            }
-            AFTER.with(|slot| slot.replace(Some(AtEnd(base + 200))));
-        })
-        .join()
-        .unwrap();
-        expected.extend(base..base + 10);
-        expected.extend((base + 100..base + 110).filter(|_| first));
-        expected.extend(base + 200..base + 210);
-        expected.extend(Some(base + 300).filter(|_| emits));
+    for mode in modes() {
+        let (trace, builder) = mode.memory("Threads-End");
+        let builder = builder.budget(4 << 20).flush_interval(Duration::from_millis(5));
+        let session = builder.start().unwrap();
+        let mut expected = Vec::new();
+        for thread in 0..20_u64 {
+            let base = 1_000 * (thread + 1);
+            let (first, emits) = (thread % 2 == 0, thread % 4 < 2);
+            thread::spawn(move || {
+                // SAFETY: the key exists, and the value is a number.
+                unsafe { libc::pthread_setspecific(key, base as *const libc::c_void) };
+                if first {
+                    BEFORE.with(|slot| slot.replace(Some(AtEnd(base + 100))));
+                }
+                if emits {
+                    Last { value: base + 300 }.emit();
+                }
+                AFTER.with(|slot| slot.replace(Some(AtEnd(base + 200))));
+            })
+            .join()
+            .unwrap();
+            expected.extend(base..base + 10);
+            expected.extend((base + 100..base + 110).filter(|_| first));
+            expected.extend(base + 200..base + 210);
+            expected.extend(Some(base + 300).filter(|_| emits));
+        }
+        let (bytes, stats) = trace.finish(session);
+        assert_eq!((stats.attempted, stats.dropped()), (expected.len() as u64, 0), "{stats:?}");
+        let mut values: Vec<_> = read(&bytes).iter().map(|event| event.value()).collect();
+        values.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(values, expected, "{mode:?}");
+        let events: u64 = threads(&bytes).iter().map(|thread| thread.events).sum();
+        assert_eq!(events, stats.written);
     }
-    let stats = session.finish().unwrap();
-    assert_eq!((stats.attempted, stats.dropped()), (expected.len() as u64, 0), "{stats:?}");
-    check(&sink.bytes(), &stats);
-    let mut values: Vec<_> = read(&sink.bytes()).iter().map(|event| event.value()).collect();
-    values.sort_unstable();
-    expected.sort_unstable();
-    assert_eq!(values, expected);
-    let events: u64 = threads(&sink.bytes()).iter().map(|thread| thread.events).sum();
-    assert_eq!(events, stats.written);
 }
 
 #[derive(TraceEvent)]
@@ -277,6 +281,29 @@ fn losses_of_many_short_threads_are_exact() {
     assert_eq!(stats.attempted, 64_000, "{stats:?}");
     assert!(stats.drops.no_room > 0, "{stats:?}");
     check(&sink.bytes(), &stats);
+}
+
+#[test]
+fn many_short_threads_are_accounted_for_in_each_mode() {
+    for mode in modes() {
+        let (trace, builder) = mode.memory("Threads-Full");
+        let builder = builder.budget(256 << 10).chunk_size(4_096).prefault(0);
+        // Nothing is collected until the pool is a quarter full.
+        let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
+        for _ in 0..5 {
+            thread::scope(|scope| {
+                for _ in 0..64 {
+                    scope.spawn(|| {
+                        for value in 0..100 {
+                            Churn { value, text: "long enough to fill a small chunk soon" }.emit();
+                        }
+                    });
+                }
+            });
+        }
+        let (_, stats) = trace.finish(session);
+        assert_eq!(stats.attempted, 32_000, "{mode:?}: {stats:?}");
+    }
 }
 
 #[derive(TraceEvent)]
@@ -398,15 +425,15 @@ struct First<'a> {
 /// A thread's first chunk is small.
 #[test]
 fn a_first_event_of_any_size_fits_whatever_the_size_of_chunks() {
-    for chunk_size in [4 << 10, 32 << 10, 80 << 10, 96 << 10, 256 << 10, 1 << 20] {
-        let (sink, builder) = memory("Threads-First");
+    let sizes = [4 << 10, 32 << 10, 80 << 10, 96 << 10, 256 << 10, 1 << 20];
+    for (chunk_size, mode) in sizes.into_iter().flat_map(|size| modes().map(move |it| (size, it))) {
+        let (trace, builder) = mode.memory("Threads-First");
         let session = builder.chunk_size(chunk_size).start().unwrap();
         for size in [10, 1_500, 10_000, 32_000] {
             let emit = move || First { text: &"x".repeat(size) }.emit();
             thread::spawn(emit).join().unwrap();
         }
-        let stats = session.finish().unwrap();
-        assert_eq!(stats.written, 4, "chunks of {chunk_size} bytes: {stats:?}");
-        check(&sink.bytes(), &stats);
+        let (_, stats) = trace.finish(session);
+        assert_eq!(stats.written, 4, "chunks of {chunk_size} bytes, {mode:?}: {stats:?}");
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn accounting(_: &Workspace, tally: &mut Tally) -> Result<()> {
     some(tally.ran() - before, "the test program `accounting` has no ignored test")
 }
 
-/// Runs the long tests of `killme`: 60 kills that leave a file, 48 that leave a recorder file, or
+/// Runs the long tests of `killme`: 60 kills that leave a file, 50 that leave a recorder file, or
 /// as many as `NETTRACE_KILLS` says. The first also limits how old the missing events may be.
 pub(crate) fn kills(_: &Workspace, tally: &mut Tally) -> Result<()> {
     for name in ["killed", "recovered"] {

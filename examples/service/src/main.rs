@@ -46,7 +46,7 @@ use axum::serve::ListenerExt as _;
 use clap::Parser;
 use nettrace_writer::{Format, Sampling};
 use serde_json::{Map, json};
-use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
+use tokio::{net::TcpListener, runtime::Builder, sync::oneshot, time::timeout};
 
 use crate::{
     load::{Load, Plan, Until},
@@ -92,6 +92,9 @@ struct Args {
     /// Keep the memory in this file, which outlives the process: see `nettrace recover`
     #[arg(long, value_name = "FILE")]
     persistent: Option<PathBuf>,
+    /// Panic in `main` after so long, while requests are in progress
+    #[arg(long, value_name = "SECONDS", value_parser = interval)]
+    panic_after: Option<Duration>,
     /// Begin so many requests a second, instead of each when another is done
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
@@ -213,7 +216,12 @@ async fn serve(args: &Args, store: Store) -> Result<Load, Box<dyn Error>> {
     };
     let (at_once, rate) = (args.at_once, args.rate);
     let plan = Plan { address, until, at_once, rate, sampling: args.sampling() };
-    let load = if args.one_trace { load::run_as_one(plan).await } else { load::run(plan).await };
+    let load =
+        async { if args.one_trace { load::run_as_one(plan).await } else { load::run(plan).await } };
+    let load = match args.panic_after {
+        Some(after) => timeout(after, load).await.expect("the load ends before `--panic-after`"),
+        None => load.await,
+    };
     drop(stop);
     server.await??;
     Ok(load)

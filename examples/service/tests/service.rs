@@ -186,49 +186,6 @@ fn it_ends_after_the_time_that_was_asked_for() {
     }
 }
 
-/// Whatever it dies of, its last ten seconds are there.
-#[test]
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-fn a_black_box_in_a_file_survives_the_service() {
-    use std::{os::unix::process::ExitStatusExt as _, process::Stdio, thread, time::Duration};
-
-    use nettrace_format::recorder::Recorder;
-    use rustix::process::{Pid, Signal, kill_process};
-
-    for signal in [Signal::SEGV, Signal::ABORT, Signal::KILL] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("service.recorder");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_service"));
-        command.args(["--load", "100000000", "--black-box"]).arg(folder.path().join("dumps"));
-        command.arg("--persistent").arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut service = command.spawn().unwrap();
-        while !file.exists() {
-            assert_eq!(service.try_wait().unwrap(), None);
-            thread::sleep(Duration::from_millis(10));
-        }
-        thread::sleep(Duration::from_millis(1_500));
-        // The standard library's handler lets the first SIGSEGV pass that is no fault of memory.
-        let status = loop {
-            kill_process(Pid::from_child(&service), signal).unwrap();
-            thread::sleep(Duration::from_millis(50));
-            if let Some(status) = service.try_wait().unwrap() {
-                break status;
-            }
-        };
-        assert_eq!(status.signal(), Some(signal.as_raw()));
-
-        let bytes = fs::read(&file).unwrap();
-        let recovered = Recorder::open(&bytes).unwrap().recover(None).unwrap();
-        assert_eq!((recovered.damaged, recovered.without_type), (0, 0));
-        let report = nettrace_reader::verify(&recovered.stream[..]).unwrap();
-        assert!(report.is_sound(), "{:#?}", report.violations);
-        assert!(report.events > 1_000 && report.lost == 0, "{} {}", report.events, report.lost);
-        if let Some(verdict) = testkit::reference::judged(&recovered.stream) {
-            verdict.assert_holds(report.events, 0);
-        }
-    }
-}
-
 #[test]
 fn a_black_box_has_the_requests_before_one_that_was_slow() {
     let folder = tempfile::tempdir().unwrap();

@@ -21,7 +21,7 @@ use clap::Parser;
 use examples::{
     counts::Counts,
     outcome::{self, Failure},
-    output::Output,
+    output::{Memory, Output},
     pace::Pace,
 };
 use nettrace_writer::{Emit, Keep, SessionBuilder, TraceEvent, sink::RotationOptions};
@@ -48,9 +48,8 @@ struct Args {
     /// End after so many seconds
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// Memory for events that are not yet written, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
-    budget: usize,
+    #[command(flatten)]
+    memory: Memory,
     /// Keep the memory in this file, which outlives the process: see `nettrace recover`
     #[arg(long, value_name = "FILE")]
     persistent: Option<PathBuf>,
@@ -151,5 +150,5 @@ fn builder(args: &Args) -> Result<SessionBuilder, Failure> {
         builder = builder.persistent(path);
     }
     let interval = Duration::from_millis(args.flush_interval);
-    Ok(builder.flush_interval(interval).budget(args.budget))
+    Ok(args.memory.apply(builder.flush_interval(interval)))
 }

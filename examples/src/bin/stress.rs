@@ -1,11 +1,14 @@
 //! Emits as many events as the machine can take. The threads that emit them and the session both
-//! count them. The counts must agree, and every event must be either written or dropped.
+//! count them. The counts must agree, and every event must be written, given up by a flight
+//! recorder, or dropped.
 
 use std::{
     collections::VecDeque,
     convert::Infallible,
     error::Error,
     io,
+    num::NonZero,
+    path::PathBuf,
     process::ExitCode,
     sync::{
         Arc,
@@ -21,15 +24,17 @@ use examples::{
     outcome::{self, Failure},
     output::{Memory, Output},
 };
-use nettrace_writer::{Emit, TraceEvent};
+use nettrace_writer::{Emit, Keep, SessionBuilder, TraceEvent};
 use serde_json::json;
 
 const NAME: &str = "stress";
 
 /// Emits events from many threads as fast as it can, and checks that each one is accounted for.
 ///
-/// The last line is a JSON object. attempted: counted by the program's own loops. written, dropped:
-/// counted by the session. lost_in_sink: the part of dropped that could not be written. seconds:
+/// The last line is a JSON object. attempted: counted by the program's own loops. of_threads: the
+/// same for each thread, but not with --churn. written, dropped: counted by the session. given_up:
+/// with --flight-recorder, what was kept and then given up; written is what the dump has.
+/// lost_in_sink: the part of dropped that could not be written. seconds:
 /// how long the threads ran. finish_seconds: how long it took to write the rest. ns_per_event:
 /// processor time of the emitting threads for one event, if no other program used their processors.
 ///
@@ -53,6 +58,12 @@ struct Args {
     event: Shape,
     #[command(flatten)]
     memory: Memory,
+    /// Keep the memory in this file, which outlives the process: see `nettrace recover`
+    #[arg(long, value_name = "FILE")]
+    persistent: Option<PathBuf>,
+    /// Write nothing meanwhile, but keep so many MiB of the last events, and write these at the end
+    #[arg(long, value_name = "MIB")]
+    flight_recorder: Option<NonZero<u16>>,
     #[command(flatten)]
     output: Output,
 }
@@ -93,25 +104,33 @@ fn run(args: &Args) -> Result<(), Failure> {
     if args.threads == 0 {
         return Err("--threads 0 would emit nothing; give at least 1".into());
     }
-    let session = args.memory.apply(args.output.session(NAME)).start()?;
+    let session = builder(args).start()?;
     let start = Instant::now();
     let attempted = if args.churn { short_lives(args, wanted) } else { long_lives(args, wanted) };
     let seconds = start.elapsed().as_secs_f64();
-    let attempted = match attempted {
+    let of_threads = match attempted {
         Ok(attempted) => attempted,
         Err(error) => {
             let _ = session.finish();
             return Err(Box::new(error));
         }
     };
+    let attempted: u64 = of_threads.iter().sum();
     let end = Instant::now();
-    let (stats, result) = session.finish_with_stats();
+    let dump = args.flight_recorder.map(|_| session.dump(args.output.file(NAME))).transpose()?;
+    let (mut stats, result) = session.finish_with_stats();
     let finish_seconds = end.elapsed().as_secs_f64();
+    let given_up = dump.map_or(0, |dump| dump.given_up);
+    // What a flight recorder has taken is not what there is in the end.
+    stats.written = dump.map_or(stats.written, |dump| dump.events);
+    stats.bytes = dump.map_or(stats.bytes, |dump| dump.bytes);
 
     let mut numbers = outcome::numbers(&stats);
     let processors = thread::available_parallelism().map_or(1, |n| n.get()).min(args.threads);
     numbers.extend([
         ("attempted".into(), json!(attempted)),
+        ("of_threads".into(), json!(if args.churn { Vec::new() } else { of_threads })),
+        ("given_up".into(), json!(given_up)),
         ("counted_by_session".into(), json!(stats.attempted)),
         ("seconds".into(), json!(seconds)),
         ("finish_seconds".into(), json!(finish_seconds)),
@@ -121,27 +140,36 @@ fn run(args: &Args) -> Result<(), Failure> {
     ]);
     outcome::print(&numbers, io::stdout())?;
     outcome::whole(&stats, result)?;
-    if attempted != stats.attempted || attempted != stats.written + stats.dropped() {
-        let error = Disagreement {
-            attempted,
-            counted: stats.attempted,
-            written: stats.written,
-            dropped: stats.dropped(),
-        };
-        return Err(Box::new(error));
+    let (counted, written, dropped) = (stats.attempted, stats.written, stats.dropped());
+    if attempted != counted || attempted != written + given_up + dropped {
+        return Err(Box::new(Disagreement { attempted, counted, written, given_up, dropped }));
     }
     Ok(())
 }
 
-/// Runs threads that emit until the time is over and their share of `--at-least` is done.
-fn long_lives(args: &Args, wanted: Duration) -> io::Result<u64> {
+/// The session that the arguments ask for.
+fn builder(args: &Args) -> SessionBuilder {
+    let mut builder = args.output.session(NAME);
+    if let Some(size) = args.flight_recorder {
+        let keep = Keep::last(Duration::from_secs(3_600)).within(usize::from(size.get()) << 20);
+        builder = builder.flight_recorder(keep);
+    }
+    if let Some(path) = &args.persistent {
+        builder = builder.persistent(path);
+    }
+    args.memory.apply(builder)
+}
+
+/// Runs threads that emit until the time is over and their share of `--at-least` is done. Returns
+/// how many events each has emitted.
+fn long_lives(args: &Args, wanted: Duration) -> io::Result<Vec<u64>> {
     let (threads, shape) = (args.threads, args.event);
     let share = args.at_least.div_ceil(threads as u64);
     let stop = Arc::new(AtomicBool::new(false));
     // Nothing is ever sent. Each thread drops its sender after its first batch.
     let (begun, all_begun) = mpsc::channel::<Infallible>();
     let mut handles = Vec::new();
-    let mut result = Ok(0);
+    let mut result = Ok(());
     for number in 0..threads {
         let (stop, begun) = (Arc::clone(&stop), begun.clone());
         let work = move || {
@@ -169,15 +197,13 @@ fn long_lives(args: &Args, wanted: Duration) -> io::Result<u64> {
         thread::sleep(wanted);
     }
     stop.store(true, Ordering::Relaxed);
-    for handle in handles {
-        let attempted: u64 = handle.join().expect("the loop does not panic");
-        result = result.map(|sum| sum + attempted);
-    }
-    result
+    let attempted = handles.into_iter().map(join).collect();
+    result.map(|()| attempted)
 }
 
-/// Runs threads that emit a few events. When one has ended, the next begins.
-fn short_lives(args: &Args, wanted: Duration) -> io::Result<u64> {
+/// Runs threads that emit a few events. When one has ended, the next begins. Returns how many
+/// events all of them have emitted.
+fn short_lives(args: &Args, wanted: Duration) -> io::Result<Vec<u64>> {
     let shape = args.event;
     let end = Instant::now() + wanted;
     let mut alive = VecDeque::new();
@@ -199,11 +225,11 @@ fn short_lives(args: &Args, wanted: Duration) -> io::Result<u64> {
         }
     }
     attempted += alive.into_iter().map(join).sum::<u64>();
-    result.map(|()| attempted)
+    result.map(|()| vec![attempted])
 }
 
 fn join(handle: thread::JoinHandle<u64>) -> u64 {
-    handle.join().expect("a few events do not panic")
+    handle.join().expect("events do not panic")
 }
 
 /// Emits `count` events.
@@ -228,16 +254,17 @@ struct Disagreement {
     attempted: u64,
     counted: u64,
     written: u64,
+    given_up: u64,
     dropped: u64,
 }
 
 impl std::fmt::Display for Disagreement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { attempted, counted, written, dropped } = self;
+        let Self { attempted, counted, written, given_up, dropped } = self;
         write!(
             f,
             "the threads emitted {attempted} events, the session counted {counted}: \
-             {written} written and {dropped} dropped"
+             {written} written, {given_up} given up and {dropped} dropped"
         )
     }
 }

@@ -44,7 +44,8 @@ impl Ran {
     pub(crate) fn balanced(self) -> Self {
         let [attempted, written, dropped] =
             ["attempted", "written", "dropped"].map(|key| self.number(key));
-        assert_eq!(attempted, written + dropped, "{}", self.numbers);
+        let given_up = self.numbers["given_up"].as_u64().unwrap_or(0);
+        assert_eq!(attempted, written + given_up + dropped, "{}", self.numbers);
         self
     }
 }

@@ -172,12 +172,14 @@ impl<'a> Recorder<'a> {
     }
 
     /// Nothing yet of a stream of this recording that begins with these bytes, which end with its
-    /// first block. `None`: it is of another recording, or no stream of version 6.
+    /// first block. `None`: it is of another recording, or was recovered, or is no stream of
+    /// version 6.
     #[must_use]
     pub fn begin_to_see(&self, header: &[u8]) -> Option<Seen> {
         let header = TraceHeader::of(header)?;
+        let recording = header.value("nettrace.recording")?;
         let is_own =
-            header.value("nettrace.recording").is_some_and(|it| Some(it) == self.recording());
+            self.recording() == Some(recording) && header.value("nettrace.recovered").is_none();
         let number = header.value("nettrace.file")?.parse().ok()?;
         is_own.then(|| Seen::new(number))
     }

@@ -18,6 +18,7 @@ use crate::v6::{
 /// let mut blocks = Vec::new();
 /// remove_thread_block(&[ThreadSequence { thread: 3, sequence: 17 }], &mut blocks)?;
 /// let mut seen = Seen::new(1);
+/// assert_eq!(seen.stream(), 1);
 /// for block in read::blocks(&blocks) {
 ///     seen.add(&block?)?;
 /// }
@@ -36,6 +37,12 @@ impl Seen {
     #[must_use]
     pub fn new(stream: u64) -> Self {
         Self { stream, ..Self::default() }
+    }
+
+    /// The number of the stream.
+    #[must_use]
+    pub fn stream(&self) -> u64 {
+        self.stream
     }
 
     /// Adds a block of the stream. All must be added, in their order.

@@ -40,6 +40,8 @@ use crate::{
 
 /// How many kinds of triggers have a rate of their own. All others share one.
 const MOST_NAMES: usize = 64;
+/// What has the rate of panics that end the process.
+const THE_END: &str = "a panic that ends the process";
 /// The most bytes of a trigger's name in the name of a file.
 const MOST_OF_NAME: usize = 48;
 /// How many numbers in a row may be taken by other files.
@@ -153,7 +155,8 @@ impl Triggers {
     /// Writes a dump when a thread panics, at once and by the name `panic`. The panic is an event
     /// in it, as [`record_panics`](crate::record_panics) says, which this implies. Its message and
     /// place are key-values, too. A panic that ends the process waits for the dump, for two seconds
-    /// at most: that of the main thread, and one that cannot unwind. Others do not wait.
+    /// at most: that of the main thread, and one that cannot unwind. Others do not wait, and do not
+    /// keep these from having a dump ([`at_most_every`](Self::at_most_every)).
     ///
     /// ```
     /// # use nettrace_writer::Triggers;
@@ -419,7 +422,9 @@ impl Control {
         if self.generation != generation() {
             return false; // A thread of the parent may hold the locks below for ever.
         }
-        if !self.is_due(name) {
+        // Where somebody waits, the process ends. That has a rate of its own, so that panics before
+        // that were caught do not cost the last dump.
+        if !self.is_due(if done.is_some() { THE_END } else { name }) {
             self.counts.lock().left_out += 1;
             return false;
         }
@@ -463,7 +468,8 @@ impl AfterPanic for Control {
     fn panicked(&self, message: &str, place: &str, ends_process: bool) {
         let (done, is_done) = channel::bounded(1);
         let key_values = [("panic.message", message), ("panic.location", place)];
-        let is_asked = local::holding_locks(|| self.ask("panic", &key_values, true, Some(done)));
+        let done = ends_process.then_some(done);
+        let is_asked = local::holding_locks(|| self.ask("panic", &key_values, true, done));
         if is_asked == Some(true) && ends_process {
             let _ = is_done.recv_timeout(PANIC_PATIENCE);
         }

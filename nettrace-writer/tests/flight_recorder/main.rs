@@ -22,6 +22,7 @@ use nettrace_writer::{
     sink::{FileSink, MemorySink},
     traced,
 };
+use testkit::process::{is_rerun, rerun};
 
 use crate::trace_support::{Seen, read, sound};
 
@@ -444,6 +445,29 @@ fn a_signal_writes_a_dump() {
         assert!(matches!(error, Error::Signal { signal: told, .. } if told == signal), "{error}");
         assert!(error.to_string().contains("use SIGUSR1"), "{error}");
     }
+}
+
+#[test]
+fn a_panic_that_was_caught_does_not_cost_the_dump_of_the_last_one() {
+    extern "C" fn cannot_unwind() {
+        panic!("the last one");
+    }
+    const TEST: &str = "a_panic_that_was_caught_does_not_cost_the_dump_of_the_last_one";
+    if let Some(folder) = is_rerun() {
+        let triggers = Triggers::new(&folder, "panics").on_panic();
+        let session = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
+        let session = session.start().unwrap();
+        thread::spawn(|| panic!("a bug in a request")).join().unwrap_err();
+        wait_for(&session, 1);
+        Once { number: 7 }.emit();
+        let _ = thread::spawn(|| cannot_unwind()).join();
+        unreachable!("it aborts");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = rerun(TEST, folder.path().to_str().unwrap());
+    assert_eq!(output.status.code(), None, "{}", String::from_utf8_lossy(&output.stderr));
+    let bytes = fs::read(folder.path().join("panics-panic-2.nettrace")).unwrap();
+    assert!(read(&bytes).iter().any(|event| event.name == "Once"));
 }
 
 #[test]

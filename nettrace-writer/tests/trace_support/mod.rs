@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
 pub(crate) mod held;
+pub(crate) mod modes;
 
 use nettrace_event::{
     EventSchema, EventType, FieldSchema, Level, PayloadEncoder, Place, ProviderSchema, TraceEvent,

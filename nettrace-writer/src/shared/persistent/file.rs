@@ -4,7 +4,7 @@ use std::{io, mem::offset_of, path::Path, ptr::NonNull, sync::Arc};
 
 use nettrace_event::EventSchema;
 use nettrace_format::{
-    recorder::layout::{self, chunk, slot, stream, superblock, types},
+    recorder::layout::{chunk, slot, stream, superblock, types},
     v6,
 };
 
@@ -109,11 +109,10 @@ impl Persistent {
         Ok((recorder, Pool::of(layout, headers, Memory::of(memory))))
     }
 
-    /// Fills the first page.
+    /// Fills the first page, which has the beginning of it.
     fn begin(&self, layout: &Layout, address: usize, [headers_at, memory_at]: [usize; 2]) {
         let front = &self.front;
         for (at, value) in [
-            (superblock::VERSION, layout::VERSION),
             (superblock::PROCESS, std::process::id()),
             (superblock::SLOTS_USED, slot::FIRST),
             (superblock::CHUNK_SIZE, layout.chunk_size as u32),
@@ -138,7 +137,6 @@ impl Persistent {
             front.word(at).store(value, Ordering::Relaxed);
         }
         front.write(superblock::BOOT, &owner::boot());
-        front.write(0, &layout::MAGIC);
         for nobody in Nobody::ALL {
             self.describe(nobody.slot(), 0, nobody.name(), &[]);
             self.slot_is_used(nobody.slot());

@@ -2,18 +2,23 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader, Read, Seek, Write as _},
-    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
+    io::{self, BufReader, ErrorKind, Read, Seek},
+    os::unix::ffi::OsStrExt as _,
     path::Path,
 };
 
 use nettrace_format::{
+    StreamEnd,
     recorder::{Recorder, Seen},
     v6::{BLOCK_HEADER, END_OF_STREAM, read},
 };
 
+use crate::sink::{FileSink, Sink as _};
+
 /// Bytes at the start of a stream, before its first block.
 const STREAM_HEADER: usize = 20;
+/// So many bytes are read at a time.
+const PIECE: usize = 64 << 10;
 
 /// What a process has left.
 pub(super) enum Found {
@@ -36,35 +41,58 @@ pub(super) fn recover(old: &File, to: Option<&Path>) -> io::Result<Found> {
     }
     let Some(to) = to else { return Ok(Found::Something) };
     let trace = recorder.trace_path().map(|path| Path::new(std::ffi::OsStr::from_bytes(path)));
-    // Without the file, what it had counts as lost.
-    let seen = trace.map(|path| {
-        let mut seen = Seen::new(recorder.streams());
-        // What can be read of a file that is damaged counts.
-        let _ = see(&recorder, path, &mut seen);
-        seen
-    });
+    let seen = trace.map(|path| seen(&recorder, path));
     let it = recorder.recover(seen.as_ref()).map_err(io::Error::other)?;
-    if it.events + it.lost == 0 {
+    let is_whole = it.damaged + it.without_type == 0;
+    if it.events + it.lost == 0 && is_whole {
         return Ok(Found::Nothing);
     }
     write(&it.stream, to)?;
-    let is_whole = it.damaged + it.without_type == 0;
     let error = (!is_whole).then(|| "the recorder file is damaged, and events are missing".into());
     let found = super::Recovered { path: to.to_owned(), events: it.events, lost: it.lost, error };
     Ok(if is_whole { Found::All(found) } else { Found::Part(found) })
 }
 
-/// The bytes of a recorder file.
+/// The bytes of a recorder file. Most of it is usually holes. These must take no memory here: it
+/// may have been the lack of it that ended the process.
 fn bytes_of(mut file: &File) -> io::Result<Vec<u8>> {
     let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    // The vector is made at once. Without this it would end the process if there is no memory.
+    Vec::<u8>::new().try_reserve_exact(len).map_err(|_| ErrorKind::OutOfMemory)?;
+    // What is not written stays with the system's page of zeros.
+    let mut bytes = vec![0; len];
+    let mut piece = vec![0; PIECE];
     file.rewind()?;
-    file.read_to_end(&mut bytes)?;
+    for part in bytes.chunks_mut(PIECE) {
+        let piece = &mut piece[..part.len()];
+        file.read_exact(piece)?;
+        if piece.iter().any(|byte| *byte != 0) {
+            part.copy_from_slice(piece);
+        }
+    }
     Ok(bytes)
 }
 
-/// Adds what the last file of a recording has.
+/// What the last file of a recording has, whose path is noted.
+fn seen(recorder: &Recorder<'_>, noted: &Path) -> Seen {
+    // Without the file, what it had counts as lost. What can be read of one that is damaged counts.
+    let mut last = Seen::new(recorder.streams());
+    let _ = see(recorder, noted, &mut last);
+    if last.stream() < recorder.streams() {
+        // The next file's path is not noted. It may be there already.
+        let beside = noted.parent().and_then(|folder| fs::read_dir(folder).ok());
+        for path in beside.into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let mut seen = Seen::new(0);
+            let _ = see(recorder, &path, &mut seen);
+            if seen.stream() == recorder.streams() {
+                return seen;
+            }
+        }
+    }
+    last
+}
+
+/// Adds what a file of a recording has.
 fn see(recorder: &Recorder<'_>, path: &Path, seen: &mut Seen) -> io::Result<()> {
     if !path.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -101,15 +129,15 @@ fn next_block(file: &mut impl Read, block: &mut Vec<u8>) -> io::Result<bool> {
     if read == len { Ok(true) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Writes a whole stream into a new file. The file has its name only when it is whole.
+/// Writes a whole stream into a new file, which has its name only when it is whole.
 fn write(stream: &[u8], to: &Path) -> io::Result<()> {
-    let hidden = format!(".nettrace-recovered-{}", std::process::id());
-    let hidden = to.with_file_name(hidden);
-    let _ = fs::remove_file(&hidden);
-    // As private as the recorder file, and not through a link that somebody else has made there.
-    let made = File::options().write(true).create_new(true).mode(0o600).open(&hidden);
-    let written = made.and_then(|mut file| file.write_all(stream));
-    let written = written.and_then(|()| fs::hard_link(&hidden, to));
-    let _ = fs::remove_file(&hidden);
-    written
+    let mut file = FileSink::new(to);
+    let rest = stream.strip_suffix(&END_OF_STREAM).unwrap_or(stream);
+    match file.start(rest, StreamEnd::new(&END_OF_STREAM)) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let text = format!("{} exists; let the name have `{{time}}`", to.display());
+            Err(io::Error::new(ErrorKind::AlreadyExists, text))
+        }
+        started => started.and_then(|()| file.finish()),
+    }
 }

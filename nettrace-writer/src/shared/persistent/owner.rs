@@ -47,6 +47,11 @@ pub(super) fn make_way(path: &Path, to: Option<&Path>) -> io::Result<Option<Reco
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(during(context(), error)),
     };
+    let metadata = old.metadata().map_err(|error| during(context(), error))?;
+    if !metadata.is_file() {
+        let error = io::Error::new(ErrorKind::AlreadyExists, "it is no ordinary file");
+        return Err(during(context(), error));
+    }
     if let Err(error) = lock_soon(&old) {
         let error = match error.kind() {
             ErrorKind::WouldBlock => {
@@ -62,23 +67,19 @@ pub(super) fn make_way(path: &Path, to: Option<&Path>) -> io::Result<Option<Reco
         return Err(during(context(), error));
     }
     // Anybody can make a file in a folder for all, also one that makes this process read others.
-    let owner = old.metadata().map_err(|error| during(context(), error))?.uid();
-    if owner != rustix::process::geteuid().as_raw() {
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
         let error = io::Error::new(ErrorKind::PermissionDenied, "it is another user's");
         return Err(during(context(), error));
     }
     // Its layout is the same in all versions up to the state.
     let mut start = [0; MAGIC.len() + 8];
     let len = old.read_at(&mut start, 0).map_err(|error| during(context(), error))?;
-    if start[..len] == [0; MAGIC.len() + 8][..len] {
-        // Its process was killed while it made it.
-        return remove(path).map_err(|error| during(context(), error));
-    }
-    if start[..MAGIC.len()] != MAGIC {
+    if len > 0 && start[..MAGIC.len()] != MAGIC {
         let error = io::Error::new(ErrorKind::AlreadyExists, "it is a file of another kind");
         return Err(during(context(), error));
     }
     if start[superblock::STATE..] != superblock::USED.to_le_bytes() {
+        // Its process was killed while it made it.
         return remove(path).map_err(|error| during(context(), error));
     }
     let recovered = match left::recover(&old, to) {

@@ -5,11 +5,12 @@ use std::{
     io,
     os::{
         fd::AsRawFd as _,
-        unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+        unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
 };
 
+use nettrace_format::recorder::layout::{self, MAGIC};
 use rustix::{
     fs::{FallocateFlags, FlockOperation},
     io::Errno,
@@ -26,7 +27,7 @@ pub(super) struct SharedFile {
 }
 
 impl SharedFile {
-    /// Makes a new file of `len` bytes, none of which has a page.
+    /// Makes a new file of `len` bytes. Only the first page has one, with magic bytes and version.
     pub(super) fn create(path: &Path, len: usize) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
@@ -37,6 +38,8 @@ impl SharedFile {
                 // Another process has taken it for one that was left.
                 return Err(io::ErrorKind::ResourceBusy.into());
             }
+            // If the process is killed before the file is in use, this says whose it is.
+            file.file.write_all_at(&[&MAGIC[..], &layout::VERSION.to_le_bytes()].concat(), 0)?;
             file.file.set_len(len as u64)
         });
         made.inspect_err(|_| file.remove()).map(|()| file)
