@@ -1,11 +1,12 @@
-//! `nettrace report`: a trace as one page of HTML, by the module `report` of `nettrace-views`.
+//! `nettrace report`: a trace as one page of HTML, or as text, by the module `report` of
+//! `nettrace-views`.
 
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
-use nettrace_reader::Event;
+use nettrace_reader::{Event, Totals, Value};
 use nettrace_views::text::{EventType, Payload};
 use nettrace_views::{
     model::PerType,
@@ -26,6 +27,10 @@ pub(crate) struct ReportOptions {
     /// Replace the output file if it exists
     #[arg(long)]
     force: bool,
+    /// Print the report as text instead: spans by name, the slowest ones, counters, gauges and
+    /// histograms
+    #[arg(long, conflicts_with_all = ["output", "force"])]
+    text: bool,
     #[command(flatten)]
     pub(crate) content: Content,
 }
@@ -33,7 +38,7 @@ pub(crate) struct ReportOptions {
 impl ReportOptions {
     /// Whether the page does not go to standard output.
     pub(crate) fn has_file(&self) -> bool {
-        self.output.as_os_str() != "-"
+        !self.text && self.output.as_os_str() != "-"
     }
 }
 
@@ -61,6 +66,11 @@ pub(crate) fn run(
     options: &ReportOptions,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
+    if options.text {
+        let (report, _) = read(trace, limits, file, &options.content)?;
+        report.write_text(stdout)?;
+        return end(report);
+    }
     let mut destination = Destination::open(&options.output, options.force, stdout)?;
     let (page, end) = page(trace, limits, file, &options.content)?;
     destination.write(&page)?;
@@ -70,11 +80,26 @@ pub(crate) fn run(
 
 /// Reads a trace and makes its page. The inner `Result` says how the trace ended.
 pub(crate) fn page(
-    (source, original): (Source, Original),
+    trace: (Source, Original),
     limits: Limits,
     file: &Path,
     content: &Content,
 ) -> Result<(Vec<u8>, Result<(), Failure>), Failure> {
+    let (report, totals) = read(trace, limits, file, content)?;
+    let mut page = Vec::new();
+    report.write(&mut page)?;
+    let (events, lost, bytes) = (totals.events, totals.lost, page.len());
+    say(Some(format_args!("# events={events} lost={lost} bytes={bytes}")))?;
+    Ok((page, end(report)))
+}
+
+/// Reads a trace.
+fn read(
+    (source, original): (Source, Original),
+    limits: Limits,
+    file: &Path,
+    content: &Content,
+) -> Result<(Report, Totals), Failure> {
     let mut events = limits.options().keep_thread_totals(true).open(source)?.sorted();
     let name = || match file.file_name() {
         Some(name) if file.as_os_str() != "-" => name.to_string_lossy().into_owned(),
@@ -89,16 +114,12 @@ pub(crate) fn page(
     if let Some(heph) = original.end()? {
         report.was_made_of("Heph 0.1.0", heph.bytes, heph.failure);
     }
-    let mut page = Vec::new();
-    report.write(&mut page)?;
-    let totals = events.totals();
-    let (read, lost, bytes) = (totals.events, totals.lost, page.len());
-    say(Some(format_args!("# events={read} lost={lost} bytes={bytes}")))?;
-    let end = match report.into_damage() {
-        Some(damage) => Err(damage.into()),
-        None => Ok(()),
-    };
-    Ok((page, end))
+    Ok((report, events.totals().clone()))
+}
+
+/// How the trace ended.
+fn end(report: Report) -> Result<(), Failure> {
+    report.into_damage().map_or(Ok(()), |damage| Err(damage.into()))
 }
 
 /// Spells events as `nettrace tree` does.
@@ -113,7 +134,19 @@ impl Describe for AsTree {
 
     fn details(&mut self, event: &Event<'_>, is_start: bool) -> String {
         let ty = self.0.of(event, EventType::of);
-        text(tree::text::details(event, &Payload::of(event, ty), is_start))
+        let mut payload = Payload::of(event, ty);
+        // What says nothing takes room on the page.
+        payload.fields.retain(|(_, value)| !value.as_ref().is_some_and(is_empty));
+        text(tree::text::details(event, &payload, is_start))
+    }
+}
+
+/// Whether a value is an empty text or list, or an option without a value.
+fn is_empty(value: &Value<'_>) -> bool {
+    match value {
+        Value::Text(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        _ => false,
     }
 }
 

@@ -21,7 +21,7 @@ use spans::{
     Event, PAY_START, PAY_STOP, RESUME, SOLD, START, SUSPEND, event, place, single, stop, stream,
 };
 use testkit::{
-    perfetto::{self, Slice, Trace},
+    perfetto::{self, Slice, Trace, Track},
     reference::dotnet_traces,
     streams::{EventType, Row, Stream, random::Random, utf16z},
 };
@@ -86,9 +86,9 @@ fn compare(source: &[u8]) -> (usize, usize) {
         let is_on_thread = track.tid.is_some();
         *(if is_on_thread { &mut on_threads } else { &mut on_their_own }) += 1;
         if !is_on_thread {
-            assert_eq!(track.name, slice.name);
-            let above = &trace.tracks[&track.parent.unwrap()];
-            assert_eq!((above.parent, above.tid), (None, None), "{span}");
+            let (lane, process) = lane_of(slice, &trace);
+            assert!(lane.starts_with("request lane "), "{span}: {lane}");
+            assert_eq!((process.parent, process.tid), (None, None), "{span}");
         }
         let around = slice.parent.map(|place| &trace.slices[place]);
         let parent = span["parent"].as_str();
@@ -107,6 +107,18 @@ fn compare(source: &[u8]) -> (usize, usize) {
     }
     assert!(found.is_empty(), "{found:?}");
     (on_threads, on_their_own)
+}
+
+/// The name of the lane that a slice is in, and the track of its process.
+fn lane_of<'t>(slice: &Slice, trace: &'t Trace) -> (&'t str, &'t Track) {
+    let above = |track: &Track| &trace.tracks[&track.parent.expect("a track around")];
+    let mut lane = &trace.tracks[&slice.track];
+    if lane.name.starts_with("in parallel ") {
+        lane = above(lane);
+    }
+    let group = above(lane);
+    assert_eq!(group.name, "requests");
+    (&lane.name, above(group))
 }
 
 fn parent_of<'t>(wanted: &str, trace: &'t Trace) -> Option<(usize, &'t Slice)> {
@@ -298,6 +310,56 @@ fn spans_that_begin_at_the_same_time() {
     }
     let sold = trace.instants().find(|slice| slice.name == "Sold").unwrap();
     assert_eq!(sold.parent, Some(spans[4].0));
+}
+
+/// The spans of a request are below each other in its lane, and those that run at the same time
+/// beside each other. Requests that follow each other have one lane.
+#[test]
+fn requests_have_lanes() {
+    const REQUESTS: u64 = 3000;
+    let mut events = Vec::new();
+    for request in 0..REQUESTS {
+        // Four requests overlap. Each lasts 40 µs, and one of its spans outlasts it.
+        let (at, id) = (100 + request * 10, 1 + request * 10);
+        let of = |span: u64, parent: u64| {
+            let trace = (request % 250 + 1) as u8;
+            place(trace, id + span, if parent == 0 { 0 } else { id + parent - 1 })
+        };
+        let [root, left, right, inner, late] = [of(0, 0), of(1, 1), of(2, 1), of(3, 2), of(4, 1)];
+        events.extend([
+            event(at, START, root),
+            event(at + 1, PAY_START, left),
+            event(at + 2, PAY_START, right),
+            event(at + 3, PAY_START, inner),
+            event(at + 4, PAY_START, late),
+            event(at + 35, PAY_STOP, inner),
+            event(at + 36, PAY_STOP, left),
+            event(at + 37, PAY_STOP, right),
+            stop(at + 39, root, 39, "ok"),
+            event(at + 42, PAY_STOP, late),
+        ]);
+    }
+    let source = stream(events).end();
+    let (trace, _) = convert(&source);
+    let slices: BTreeMap<_, _> =
+        trace.spans().map(|(place, slice)| (id(slice).to_owned(), (place, slice))).collect();
+    // The last ones are interrupted by no other, so some of their spans are slices of the thread.
+    for request in 0..REQUESTS - 4 {
+        let slice = |span| {
+            let (place, slice) = slices[&format!("{:016x}", 1 + request * 10 + span)];
+            (place, slice, lane_of(slice, &trace).0)
+        };
+        let [root, left, right, inner, late] = [0, 1, 2, 3, 4].map(slice);
+        assert_eq!(left.1.parent, Some(root.0), "{request}");
+        assert_eq!(inner.1.parent, Some(left.0), "{request}");
+        for beside in [right, late] {
+            assert_eq!((beside.1.parent, beside.2), (None, root.2), "{request}");
+        }
+    }
+    let lanes = trace.tracks.values().filter(|track| track.name.starts_with("request lane"));
+    // The last span of a request ends when the fifth has begun.
+    assert_eq!(lanes.count(), 5);
+    assert!(trace.tracks.len() < 25, "{}", trace.tracks.len());
 }
 
 #[test]

@@ -1,13 +1,15 @@
 // Opens pages in headless Chromium as people do, and prints one line of JSON for each.
 //
 // node report_browser.mjs CACHE CHROMIUM PAGE…
-// CACHE is the folder into which npm has installed playwright-core.
+// CACHE is the folder into which npm has installed playwright-core. If the variable NETTRACE_SCREENS
+// names a folder, it gets a picture of each page: at 1280 and 390 pixels, light and dark.
 import { createRequire } from "node:module";
-import { resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 
 const [cache, chromiumPath, ...pages] = process.argv.slice(2);
 const { chromium } = createRequire(resolve(cache) + "/")("playwright-core");
+const screens = process.env.NETTRACE_SCREENS;
 const browser = await chromium.launch({
   executablePath: chromiumPath,
   args: ["--no-sandbox", "--disable-dev-shm-usage"],
@@ -27,6 +29,20 @@ for (const page of pages) {
     await tab.goto(url);
     await tab.waitForSelector("html[data-ready=yes]", { timeout: 20000, state: "attached" });
     result.load_ms.push(Date.now() - begin);
+    if (screens) {
+      // As it opens, and with the first tree of spans.
+      await tab.evaluate(() => {
+        const tree = document.querySelector("details.tree");
+        if (tree) tree.open = true;
+      });
+      for (const theme of ["light", "dark"]) {
+        await tab.emulateMedia({ colorScheme: theme });
+        await tab.waitForTimeout(150);
+        const name = basename(page, ".html") + "-" + width + "-" + theme + ".png";
+        await tab.screenshot({ path: join(screens, name), fullPage: true });
+      }
+      await tab.emulateMedia({ colorScheme });
+    }
     // Everything that can be opened, chosen and enlarged.
     await tab.evaluate(() => document.querySelectorAll("details").forEach((it) => { it.open = true; }));
     const select = await tab.$("select");
@@ -68,6 +84,7 @@ for (const page of pages) {
             (cell.dataset.value === undefined ? cell.textContent : +cell.dataset.value))))])),
       roots: [...document.querySelectorAll("details.tree")]
         .map((it) => [it.dataset.root, +it.dataset.value, it.querySelectorAll("li").length]),
+      charts: [...document.querySelectorAll("#instruments h3")].map((it) => it.firstChild.textContent),
       unnamed: [...document.querySelectorAll("button, select, a, [role=img], [role=button]")]
         .filter((it) => !(it.textContent.trim() || it.getAttribute("aria-label"))).length,
     }));

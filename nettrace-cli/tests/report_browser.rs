@@ -11,7 +11,7 @@ use spans::{PAY_START, PAY_STOP, SOLD, START, event, place, single, stop, stream
 use testkit::{
     browser::{self, Browser},
     reference::dotnet_traces,
-    streams::{EventType, Row, Stream},
+    streams::{EventType, Row, Stream, utf16z},
 };
 
 /// Spans of two names, events inside, an end that is missing.
@@ -48,6 +48,42 @@ fn hostile_trace() -> Vec<u8> {
     trace.end()
 }
 
+/// Gauges, counters with several tags, and a histogram, over ten seconds.
+fn instruments_trace() -> Vec<u8> {
+    let of_meter = |number, name, fields: &[&str]| {
+        let common = ["sessionId", "meterName", "meterVersion", "instrumentName", "unit", "tags"];
+        let ty = EventType::new(number, "System.Diagnostics.Metrics", number, name);
+        common.iter().chain(fields).fold(ty, |ty, field| ty.field(field, &[18]))
+    };
+    let mut trace = Stream::new();
+    trace.thread(5);
+    trace.metadata(&of_meter(1, "CounterRateValuePublished", &["rate", "value"]));
+    trace.metadata(&of_meter(2, "GaugeValuePublished", &["lastValue"]));
+    trace.metadata(&of_meter(3, "HistogramValuePublished", &["quantiles"]));
+    let mut payloads = Vec::new();
+    for second in 1..=10_u64 {
+        let fields = |name: &str, unit: &str, tags: &str, values: &[String]| {
+            let texts = ["s", "Shop", "", name, unit, tags].map(str::to_owned);
+            texts.iter().chain(values).flat_map(|text| utf16z(text)).collect::<Vec<u8>>()
+        };
+        for (tag, rate) in (1..).zip(["de", "fr", "it", "es", "se", "no", "dk", "fi"]) {
+            let (rate, tags) = ((second * tag % 7).to_string(), format!("country={rate}"));
+            let values = [rate, (second * 7).to_string()];
+            payloads.push((second, 1, fields("orders", "{order}", &tags, &values)));
+        }
+        let price = [(20.5 + second as f64).to_string()];
+        payloads.push((second, 2, fields("price", "EUR", "", &price)));
+        let quantiles = [format!("0.5={second};0.95={};0.99={}", second * 2, second * 3)];
+        payloads.push((second, 3, fields("latency", "ms", "route=/cart", &quantiles)));
+    }
+    let rows = payloads.iter().zip(1..).map(|((second, ty, payload), number)| {
+        let at = 1000 + second * 1_000_000 + u64::from(number);
+        Row::new(5, number, at).metadata(*ty).payload(payload)
+    });
+    trace.events(&rows.collect::<Vec<_>>());
+    trace.end()
+}
+
 #[test]
 fn pages_show_what_info_and_tree_say() {
     let Some(Browser { packages, chromium }) = browser::find(&["playwright-core"]) else { return };
@@ -57,6 +93,7 @@ fn pages_show_what_info_and_tree_say() {
         ("spans".to_owned(), spans.clone()),
         ("hostile".to_owned(), hostile_trace()),
         ("empty".to_owned(), Stream::new().end()),
+        ("instruments".to_owned(), instruments_trace()),
     ];
     spans.truncate(spans.len() / 2);
     traces.push(("cut".to_owned(), spans));
@@ -92,7 +129,12 @@ fn pages_show_what_info_and_tree_say() {
     assert_eq!(results[0]["enlarged"], true);
     let alerts = |index: usize| results[index]["read"]["alerts"].to_string();
     assert_eq!((alerts(0), alerts(2)), ("[]".into(), "[]".into()));
-    assert!(alerts(3).contains("cut short"), "{}", alerts(3));
+    assert!(alerts(4).contains("cut short"), "{}", alerts(4));
+    // A chart for each instrument, and one for the histogram with its tags.
+    assert_eq!(results[3]["read"]["charts"], json!(["latency", "orders", "price"]));
+    let tables = results[3]["read"]["tables"]["instruments"].as_array().unwrap();
+    assert_eq!(tables[0].as_array().unwrap().len(), 9);
+    assert_eq!(tables[1][0].as_array().unwrap()[3..], [10, 20, 30].map(Value::from));
     println!("load: {:?}", results.iter().map(|it| it["load_ms"].to_string()).collect::<Vec<_>>());
 }
 

@@ -133,6 +133,9 @@
       : +(value / unit[1]).toFixed(3) + (unit[0] ? NB + unit[0] : "")));
   };
 
+  // A legend shows values only of the place that is pointed to.
+  const pointed = (u) => u.root.classList.toggle("idle", u.cursor.idx === null || u.cursor.idx === undefined);
+
   overview();
   rates();
   latencies();
@@ -148,6 +151,10 @@
     flame("samples", "Flame graph of samples",
       "Samples of the trace, by their stacks: a frame is as wide as the samples in it and in what " +
       "it called. Choose a frame to enlarge it.", data.samples, count, "samples");
+  }
+  if (data.instruments) {
+    instruments(data, { axis, cell, chart, colour, count, digits, el, NB, plural, round, section, table, ticks,
+      time, visible });
   }
   types();
   threads();
@@ -254,10 +261,9 @@
       const order = lines.map((_, i) => i).reverse();
       new uPlot({
         width, height: width < 500 ? 220 : 280, legend: { live: width >= 500 },
-        cursor: { drag: { x: true, y: false } },
+        cursor: { drag: { x: true, y: false } }, hooks: { setCursor: [pointed], ready: [pointed] },
         scales: { x: { time: false }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] } },
-        axes: [axis({ values: ticks }),
-          axis({ size: 56, values: round })],
+        axes: [axis({ values: ticks, size: 30 }), axis({ size: 56, values: round })],
         series: [{ label: "Time", value: (_, value) => (value === null ? "–" : time(value * 1e9)) },
           ...order.map((i) => shown[i])],
       }, [xs, ...order.map((i) => stacked[i])], into);
@@ -310,7 +316,7 @@
         scales: { x: { time: false, range: [-0.5, bars.length - 0.5] },
           y: { range: (_, __, most) => [0, most * 1.05] } },
         axes: [axis({
-          splits: () => {
+          size: 30, splits: () => {
             const step = Math.max(1, Math.ceil((bars.length * 70) / width));
             return Array.from({ length: Math.floor(bars.length / step) + 1 }, (_, i) => i * step - 0.5);
           },
@@ -406,44 +412,60 @@
         : span.at_least_ns !== null ? span.at_least_ns : 0;
       const left = length > 0 ? Math.min(100, Math.max(0, (100 * from) / length)) : 0;
       const wide = length > 0 ? Math.min(100 - left, (100 * long) / length) : 0;
-      const indent = Math.min(span.depth, 12) * 0.9;
-      return el("li", { style: { paddingLeft: indent + "rem" } },
-        el("div", { class: "head" }, el("span", { class: "took" }, took(span)),
+      // Text is indented; the bars of a tree have one axis.
+      const indent = { paddingLeft: Math.min(span.depth, 12) * 0.9 + "rem" };
+      return el("li", {},
+        el("div", { class: "head", style: indent }, el("span", { class: "took" }, took(span)),
           el("strong", {}, visible(span.name)), outcome(span),
           el("span", { class: "own" },
-            (span.own_ns !== null ? "own " + time(span.own_ns) : "") +
-            (span.start_ns !== null ? ", from +" + time(span.start_ns - begin) : "") +
-            (span.thread !== null ? ", thread " + span.thread : "") +
-            (span.depth > 12 ? ", level " + span.depth : ""))),
+            [span.own_ns !== null ? "own " + time(span.own_ns) : null,
+              span.start_ns !== null ? "from +" + time(span.start_ns - begin) : null,
+              span.thread !== null ? "thread " + span.thread : null,
+              span.depth > 12 ? "level " + span.depth : null].filter((it) => it).join(", "))),
         el("div", { class: "track", "aria-hidden": "true" },
           el("span", { style: { marginLeft: left + "%", width: wide + "%" } })),
-        span.start || span.stop ? el("div", { class: "says" },
+        span.start || span.stop ? el("div", { class: "says", style: indent },
           visible([span.start, span.stop].filter((text) => text).join(" → "))) : null,
-        span.events.map(([at, text]) => el("div", { class: "inside" },
+        span.events.map(([at, text]) => el("div", { class: "inside", style: indent },
           el("span", {}, "+" + time(at - begin)), el("span", {}, visible(text)))),
-        span.left_out > 0 ? el("div", { class: "inside" }, el("span", {}, ""),
+        span.left_out > 0 ? el("div", { class: "inside", style: indent }, el("span", {}, ""),
           el("span", {}, "and " + plural(span.left_out, "more event"))) : null);
     };
+    // The time of day, to the millisecond.
+    const clock = (tree) => (tree.time ? tree.time.slice(11, 23) : null);
     return list.map((tree) => {
       const root = tree.spans[0];
       const length = root.duration_ns !== null ? root.duration_ns : root.at_least_ns || 0;
       const node = el("details", { class: "tree", "data-root": root.id,
         "data-value": length }, el("summary", {},
         el("span", { class: "n" }, took(root)),
-        el("span", {}, el("strong", {}, visible(root.name)), " ", outcome(root), " ",
-          el("small", { class: "ids" }, plural(tree.spans.length + tree.left_out, "span"))),
+        el("span", {}, el("strong", {}, visible(root.name) + (tree.about ? " › " + visible(tree.about) : "")), " ",
+          outcome(root), " ",
+          el("small", { class: "ids" },
+            [clock(tree), plural(tree.spans.length + tree.left_out, "span")].filter((it) => it).join(", "))),
         el("span", { class: "ids" }, tree.trace ? "trace " + tree.trace : root.id)));
       // Long trees are drawn when somebody looks.
       node.addEventListener("toggle", () => {
         if (!node.open || node.querySelector("ul")) return;
         node.append(el("p", { class: "note" }, "Span " + root.id + " of " + visible(root.provider) +
+          (tree.time ? " at " + tree.time : "") +
           (tree.trace ? ", trace " + tree.trace : "") +
           (tree.remote_parent ? ", caused by span " + tree.remote_parent + ", which is not in this tree"
             : "") +
           (tree.left_out > 0 ? ". The shortest " + plural(tree.left_out, "span") +
             " of this tree are not shown" : "") + "."));
-        node.append(el("ul", { class: "spans" },
-          tree.spans.map((span) => spanNode(span, root.start_ns || 0, length))));
+        // From the first start to the last end: a span can outlast its root, or begin before it.
+        const known = tree.spans.filter((span) => span.start_ns !== null);
+        const begin = known.reduce((least, span) => Math.min(least, span.start_ns),
+          root.start_ns !== null ? root.start_ns : Infinity);
+        const end = known.reduce((most, span) =>
+          Math.max(most, span.start_ns + (span.duration_ns || span.at_least_ns || 0)), begin);
+        const axis = Number.isFinite(begin) && end > begin;
+        if (axis) {
+          node.append(el("div", { class: "scale", "aria-hidden": "true" }, el("span", {}, "0"),
+            el("span", {}, "+" + time((end - begin) / 2)), el("span", {}, "+" + time(end - begin))));
+        }
+        node.append(el("ul", { class: "spans" }, tree.spans.map((span) => spanNode(span, axis ? begin : 0, axis ? end - begin : 0))));
       });
       return node;
     });
@@ -544,16 +566,17 @@
         "aria-label": "Events over time of " + who(thread) });
       lanes.append(el("div", { class: "who" }, who(thread), " ",
         el("small", {}, rate(thread.events))), lane);
-      const xs = thread.counts.map((_, i) => data.rate.first_ns + i * data.rate.interval_ns);
+      // One more, at which the last step ends.
+      const counts = thread.counts.concat(thread.counts.slice(-1));
+      const xs = counts.map((_, i) => data.rate.first_ns + i * data.rate.interval_ns);
       chart(lane, (into, width) => new uPlot({
         width, height: 33, legend: { show: false }, cursor: { show: false }, padding: [3, 0, 0, 0],
         scales: { x: { time: false },
           y: { distr: 1, range: (_, __, top) => [0, Math.max(1, top)] } },
         axes: [{ show: false }, { show: false }],
         series: [{}, { stroke: colour("--c0"), fill: colour("--c0") + "80", width: 1,
-          points: { show: thread.counts.length < 3 },
-          paths: thread.counts.length > 1 ? uPlot.paths.stepped({ align: 1 }) : undefined }],
-      }, [xs, thread.counts], into));
+          points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }],
+      }, [xs, counts], into));
     }
     const rows = data.threads.map((thread) => [
       [who(thread), thread.name !== null && thread.id !== null

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    env,
     path::Path,
     process::Command,
 };
@@ -279,6 +280,8 @@ impl Trace {
                         _ => String::new(),
                     });
                 }
+                // The order of its children, and its place among its siblings.
+                (11, Field::Number(3)) | (12, Field::Number(_)) => {}
                 (14, Field::Bytes(_)) => {}
                 other => panic!("an unexpected field of a track: {other:?}"),
             }
@@ -439,7 +442,8 @@ impl Interned {
 }
 
 /// Loads a trace into Perfetto itself and asks it. Each answer has the rows of one query. If the
-/// tool is absent or cannot be had here, prints a line and returns `None`.
+/// tool is absent or cannot be had here, prints a line and returns `None`. If the variable
+/// `NETTRACE_SCREENS` names a folder, a picture of Perfetto's page is left there.
 ///
 /// # Panics
 /// If Perfetto refuses the trace or a query.
@@ -449,7 +453,10 @@ pub fn ask(trace: &Path, queries: &[&str]) -> Option<Vec<Vec<Vec<Json>>>> {
         println!("skipped: no Chromium for Perfetto: `apt-get install chromium`");
         return None;
     };
-    let picture = trace.with_extension("png");
+    let mut picture = trace.with_extension("png");
+    if let (Some(folder), Some(name)) = (env::var_os("NETTRACE_SCREENS"), picture.file_name()) {
+        picture = Path::new(&folder).join(name);
+    }
     let mut command = Command::new(tool);
     command.env("CHROMIUM", chromium).arg(trace).arg(picture).args(queries);
     let mut output = command.output().expect("it starts");

@@ -20,6 +20,8 @@ mod fields;
 mod frames;
 mod hex;
 mod ids;
+#[cfg(any(feature = "report", feature = "viewers"))]
+mod instruments;
 mod per_type;
 mod plain;
 mod shown;
@@ -28,6 +30,10 @@ mod types;
 
 #[cfg(feature = "viewers")]
 pub(crate) use self::frames::{Lesson, Place};
+#[cfg(feature = "report")]
+pub(crate) use self::instruments::interval;
+#[cfg(any(feature = "report", feature = "viewers"))]
+pub(crate) use self::instruments::{Instrument, InstrumentEvent, Measured, Reported, reported};
 pub(crate) use self::types::Observed;
 pub use self::{
     clock::{Clock, FileTime, Instant, Time, unix_nanos},

@@ -25,8 +25,12 @@ pub(crate) const SCRIPTS: &[Script] = &[
         sha256: "X42Lx79/gykkjUPB4hVDGoj3fhfaohfzwxsBm4txs/c=",
     },
     Script {
+        text: include_str!("../../assets/instruments.js"),
+        sha256: "JCTTvWYVCdJDwqqnfwW0bQluED4LvIm4QL93zNOBRlI=",
+    },
+    Script {
         text: include_str!("../../assets/page.js"),
-        sha256: "30WhqGvtYy5RvWa80cSIgjc1f7O0P11XKnvDdWQQsSs=",
+        sha256: "EDIUQ/YQQm+q7e25PUX5ineyIK/6oe+LwfrC/N/S6Xo=",
     },
 ];
 

@@ -9,11 +9,12 @@ use nettrace_reader::{SortedReader, Source};
 use serde::Serialize;
 
 use crate::{
-    model::Key,
+    model::{Clock, Key, Time},
     report::{
         Options,
         flame::Flame,
         gather::{Gathered, TypeCount, clip},
+        instruments,
         spans::Named,
         trees::{State, Tree},
     },
@@ -40,37 +41,38 @@ pub(crate) struct Data {
     pub(crate) title: String,
     version: &'static str,
     pub(crate) format: String,
-    start: String,
-    start_unix_ms: Option<i64>,
-    has_clock: bool,
+    pub(crate) start: String,
+    pub(crate) start_unix_ms: Option<i64>,
+    pub(crate) has_clock: bool,
     first: Option<Moment>,
     last: Option<Moment>,
     key_values: Vec<(String, String)>,
     pub(crate) bytes: u64,
-    events: u64,
-    lost: u64,
+    pub(crate) events: u64,
+    pub(crate) lost: u64,
     step_backs: u64,
     payload_bytes: u64,
     undefined_stacks: u64,
-    spans: u64,
+    pub(crate) spans: u64,
     spans_without_end: u64,
     spans_without_start: u64,
     uncounted_spans: u64,
     pub(crate) damage: Option<String>,
-    notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     rate: Option<Rate>,
     types: Vec<Type>,
     other_types: Others,
     threads: Vec<Thread>,
     other_threads: Others,
-    latencies: Vec<Latency>,
-    other_latencies: usize,
-    slowest: Vec<Slow>,
+    pub(crate) latencies: Vec<Latency>,
+    pub(crate) other_latencies: usize,
+    pub(crate) slowest: Vec<Slow>,
     /// The first trees whose root has no start or no end, and how many there are.
     cut: Vec<Slow>,
     cut_trees: u64,
     flame: Option<Frames>,
     samples: Option<Frames>,
+    pub(crate) instruments: Option<instruments::Shown>,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,49 +131,53 @@ struct Thread {
 }
 
 #[derive(Debug, Serialize)]
-struct Latency {
-    provider: String,
-    name: String,
+pub(crate) struct Latency {
+    pub(crate) provider: String,
+    pub(crate) name: String,
     /// Spans whose duration is known.
-    count: u64,
-    open: u64,
-    outcomes: Vec<(String, u64)>,
-    total_ns: f64,
-    own_ns: f64,
-    p50_ns: u64,
-    p90_ns: u64,
-    p99_ns: u64,
-    max_ns: u64,
-    is_exact: bool,
-    bars: Vec<(u64, u64, u64)>,
+    pub(crate) count: u64,
+    pub(crate) open: u64,
+    pub(crate) outcomes: Vec<(String, u64)>,
+    pub(crate) total_ns: f64,
+    pub(crate) own_ns: f64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p90_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) max_ns: u64,
+    pub(crate) is_exact: bool,
+    pub(crate) bars: Vec<(u64, u64, u64)>,
 }
 
 #[derive(Debug, Serialize)]
-struct Slow {
-    trace: Option<String>,
-    remote_parent: Option<String>,
-    spans: Vec<Span>,
-    left_out: u64,
+pub(crate) struct Slow {
+    pub(crate) trace: Option<String>,
+    /// The time of day at which the root began, or ended if its start is not in the trace.
+    pub(crate) time: Option<String>,
+    /// The name of the outermost span with a dimension, such as the route, if the root has none.
+    pub(crate) about: Option<String>,
+    pub(crate) remote_parent: Option<String>,
+    pub(crate) spans: Vec<Span>,
+    pub(crate) left_out: u64,
 }
 
 #[derive(Debug, Serialize)]
-struct Span {
-    depth: usize,
-    provider: String,
-    name: String,
-    id: String,
+pub(crate) struct Span {
+    pub(crate) depth: usize,
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    pub(crate) id: String,
     /// Nanoseconds since the start of the trace.
-    start_ns: Option<i64>,
-    duration_ns: Option<i64>,
-    at_least_ns: Option<i64>,
-    own_ns: Option<i64>,
-    state: &'static str,
-    outcome: Option<String>,
-    thread: Option<u64>,
-    start: String,
-    stop: String,
-    events: Vec<(i64, String)>,
-    left_out: u64,
+    pub(crate) start_ns: Option<i64>,
+    pub(crate) duration_ns: Option<i64>,
+    pub(crate) at_least_ns: Option<i64>,
+    pub(crate) own_ns: Option<i64>,
+    pub(crate) state: &'static str,
+    pub(crate) outcome: Option<String>,
+    pub(crate) thread: Option<u64>,
+    pub(crate) start: String,
+    pub(crate) stop: String,
+    pub(crate) events: Vec<(i64, String)>,
+    pub(crate) left_out: u64,
 }
 
 /// A flame graph.
@@ -241,11 +247,12 @@ impl Data {
             other_threads,
             latencies: Vec::new(),
             other_latencies: 0,
-            slowest: slowest.iter_mut().map(|tree| slow(tree, named, last_ns)).collect(),
-            cut: cut.iter_mut().map(|tree| slow(tree, named, last_ns)).collect(),
+            slowest: slowest.iter_mut().map(|tree| slow(tree, named, clock, last_ns)).collect(),
+            cut: cut.iter_mut().map(|tree| slow(tree, named, clock, last_ns)).collect(),
             cut_trees: gathered.spans.cut_trees,
             flame: span_frames(&gathered),
             samples: sample_frames(&gathered),
+            instruments: gathered.instruments.shown(&gathered.clock),
         };
         let (latencies, other_latencies) = latencies(&mut gathered.spans.named);
         Self { latencies, other_latencies, ..data }
@@ -361,9 +368,16 @@ fn latencies(named: &mut [Named]) -> (Vec<Latency>, usize) {
     (shown.collect(), left_out)
 }
 
-fn slow(tree: &mut Tree, named: &[Named], last: i64) -> Slow {
+fn slow(tree: &mut Tree, named: &[Named], clock: &Clock, last: i64) -> Slow {
     tree.forget(MOST_SPANS, last);
-    let spans = tree.walk().into_iter().map(|(span, depth)| {
+    let at = tree.spans.first().map(|root| root.start.unwrap_or(root.seen));
+    let time = at.filter(|_| clock.is_known()).zip(clock.start());
+    let time = time.and_then(|(at, start)| Time::of_unix(start + i128::from(at)));
+    let walked = tree.walk();
+    let names = walked.iter().map(|(span, _)| &named[span.name as usize]);
+    let about = names.enumerate().find(|(_, named)| !named.value.is_empty());
+    let about = about.filter(|(place, _)| *place > 0).map(|(_, named)| name(&named.name));
+    let spans = walked.into_iter().map(|(span, depth)| {
         let named = &named[span.name as usize];
         let length = span.length(last);
         let is_open = span.state == State::Started;
@@ -393,6 +407,8 @@ fn slow(tree: &mut Tree, named: &[Named], last: i64) -> Slow {
     Slow {
         spans: spans.collect(),
         trace: tree.trace.map(|id| id.to_string()),
+        time: time.map(|time| time.to_string()),
+        about,
         remote_parent: tree.remote_parent.map(|key| id_text(&key, 0)),
         left_out: tree.forgotten,
     }
@@ -497,6 +513,7 @@ fn notes(gathered: &Gathered) -> Vec<String> {
     note(spans.flame.cut, "{} paths of spans were cut: there are too many, or they are too deep.");
     note(gathered.samples.cut(), "{} stacks were cut: there are too many, or they are too deep.");
     note(gathered.samples.bare, "{} samples have no stack.");
+    note(gathered.instruments.beyond(), "{} values are of instruments or tags beyond 1,000.");
     if !gathered.clock.is_known() {
         notes.push("The trace does not state how long a tick is: times are in ticks.".into());
     }

@@ -7,12 +7,13 @@ use nettrace_reader::{Error, Event, LastLabels, Metadata, SortedReader, Source, 
 
 use crate::{
     model::{
-        Clock, EndFields, FrameNames, Ids, Part, PerType, Plain, Role, SpanCounts, event_name,
-        place, process_id, span_name,
+        Clock, EndFields, FrameNames, Ids, InstrumentEvent, Part, PerType, Plain, Role, SpanCounts,
+        event_name, place, process_id, span_name,
     },
     report::{
         Describe, Options,
         data::Data,
+        instruments::Instruments,
         samples::Samples,
         spans::{Edge, Spans},
         timeline::Timeline,
@@ -46,6 +47,8 @@ struct Known {
     is_sample: bool,
     /// Whether its events name code.
     is_lesson: bool,
+    /// What its events say of instruments.
+    instrument: Option<InstrumentEvent>,
     end: EndFields,
     /// The field whose values tell its spans apart.
     dimension: Option<usize>,
@@ -104,6 +107,7 @@ pub(crate) struct Gathered {
     pub(crate) spans: Spans,
     pub(crate) counts: SpanCounts,
     pub(crate) samples: Samples,
+    pub(crate) instruments: Instruments,
     pub(crate) first: Option<u64>,
     pub(crate) last: u64,
     pub(crate) events: u64,
@@ -145,6 +149,7 @@ impl Gathered {
             spans: Spans::new(options.slowest),
             counts: SpanCounts::default(),
             samples: Samples::new(),
+            instruments: Instruments::default(),
             first: None,
             last: 0,
             events: 0,
@@ -161,11 +166,13 @@ impl Gathered {
         count.events += 1;
         count.payload_bytes += event.payload.len() as u64;
         let thread = self.thread_row(event);
-        self.timeline.count(ticks, [known.row, thread]);
+        self.timeline.add(ticks, [(known.row, 1), (thread, 1)]);
         if known.is_sample {
             self.samples.take(event, process_id(event));
         } else if known.is_lesson {
             self.samples.names.learn(event);
+        } else if let Some(kind) = known.instrument {
+            self.instruments.take(kind, event, ticks);
         }
         let at = self.clock.since_start(ticks);
         if event.labels_into(&mut self.labels) {
@@ -237,6 +244,7 @@ impl Gathered {
                 span: None,
                 is_sample: FrameNames::is_sample(metadata),
                 is_lesson: FrameNames::is_lesson(metadata),
+                instrument: InstrumentEvent::of(metadata),
                 end: EndFields::of(metadata),
                 dimension: dimension(metadata, by.as_deref()),
                 role: Role::of(metadata, None, *version),

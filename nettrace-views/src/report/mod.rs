@@ -3,7 +3,9 @@
 //! [`Report::read`] reads a trace once, and its memory does not grow with the trace.
 //! [`Report::write`] writes the page: what was traced and lost, the rate of events by provider, how
 //! long spans took (percentiles, histograms, the slowest trees with the events inside), flame
-//! graphs of spans and of samples, the largest event types, and when threads were active.
+//! graphs of spans and of samples, the values of counters, gauges and histograms over time, the
+//! largest event types, and when threads were active. [`Report::write_text`] writes what matters
+//! most of it as text, for a terminal.
 //!
 //! ```
 //! use nettrace_views::report::{NamesOnly, Options, Report};
@@ -23,7 +25,7 @@
 //! It is one file that needs no other and requests nothing: its Content-Security-Policy forbids
 //! every request, and names its scripts by their hashes. So text of a trace can neither run nor
 //! call home. Its size does not grow with the trace: at most 200 rows a table, 4,000 frames a flame
-//! graph, 200 spans a tree.
+//! graph, 200 spans a tree, 200 instruments with their tags.
 //!
 //! # Numbers
 //!
@@ -32,6 +34,9 @@
 //! | events, lost, types, threads, spans | as `nettrace info` counts them |
 //! | events over time | intervals of 2^n ticks, at most 256 |
 //! | percentiles | the nearest rank: the shortest duration that at least p % of the spans do not exceed. Exact for the first 4 million spans; then a name with more can be up to 1/128 too high, and the page says so |
+//! | values of a counter | how much it grew in a second, by the interval that the trace states, or by one of a second |
+//! | percentiles of a histogram | as the trace states them for each interval; of several intervals the highest |
+//! | mean of a counter or gauge | of the growth in all intervals that were reported; of the values that were reported |
 //! | own time | the part of a span in which no child was under way |
 //! | flame graph of spans | own times, by the path of names from the root |
 //! | slowest trees | as `nettrace tree --slow` sorts them: by the duration of the root. Trees whose root has no start or no end are in a list of their own |
@@ -44,10 +49,12 @@ mod data;
 mod durations;
 mod flame;
 mod gather;
+mod instruments;
 mod own_time;
 mod page;
 mod samples;
 mod spans;
+mod terminal;
 mod timeline;
 mod trees;
 
@@ -172,6 +179,15 @@ impl Report {
     #[must_use]
     pub fn into_damage(self) -> Option<nettrace_reader::Error> {
         self.damage
+    }
+
+    /// Writes the report as text of lines: what was traced and lost, spans by name, the slowest
+    /// trees, and instruments. What the trace wrote is escaped, so it cannot command a terminal.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_text(&self, out: impl Write) -> io::Result<()> {
+        terminal::write(&self.data, out)
     }
 
     /// Writes the page, in UTF-8.

@@ -60,7 +60,7 @@ pub(crate) struct Named {
     pub(crate) provider: Box<str>,
     pub(crate) name: Box<str>,
     /// The value of the span's dimension, such as a route; empty without one.
-    value: Box<str>,
+    pub(crate) value: Box<str>,
     /// The number of the name without the value, if there is one.
     base: u32,
     /// Where the type is in the source code; empty if that is not known.

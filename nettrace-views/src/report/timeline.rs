@@ -1,18 +1,18 @@
-//! Counts over time, of many things at once.
+//! Counts and values over time, of many things at once.
 //!
 //! All rows share their intervals. The right length of an interval is known only after the last
 //! event. So intervals are one tick long at first. If an event is outside of all intervals, pairs
 //! of neighbours are merged until it fits. The memory is constant.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::AddAssign};
 
 /// The maximum number of intervals. A merge leaves half of them.
 pub(crate) const MOST: u64 = 256;
 
-/// Events of several rows, counted over time.
+/// What several rows have in each interval: how many events, or what `T` adds up.
 #[derive(Debug, Default)]
-pub(crate) struct Timeline {
-    rows: Vec<VecDeque<u64>>,
+pub(crate) struct Timeline<T = u64> {
+    rows: Vec<VecDeque<T>>,
     /// How many intervals there are.
     length: usize,
     /// The number of the first interval, counted from tick 0.
@@ -21,23 +21,23 @@ pub(crate) struct Timeline {
     shift: u32,
 }
 
-impl Timeline {
+impl<T: Copy + Default + AddAssign> Timeline<T> {
     /// Adds a row without events, and returns its number.
     pub(crate) fn add_row(&mut self) -> usize {
-        self.rows.push(std::iter::repeat_n(0, self.length).collect());
+        self.rows.push(std::iter::repeat_n(T::default(), self.length).collect());
         self.rows.len() - 1
     }
 
-    /// Counts an event at this tick in two rows.
+    /// Adds something to rows, each at this tick.
     #[inline]
-    pub(crate) fn count(&mut self, ticks: u64, rows: [usize; 2]) {
+    pub(crate) fn add<const N: usize>(&mut self, ticks: u64, added: [(usize, T); N]) {
         let place = (ticks >> self.shift).wrapping_sub(self.first);
         let place = match usize::try_from(place) {
             Ok(place) if place < self.length => place,
             _ => self.make_place(ticks),
         };
-        for row in rows {
-            self.rows[row][place] += 1;
+        for (row, more) in added {
+            self.rows[row][place] += more;
         }
     }
 
@@ -63,9 +63,9 @@ impl Timeline {
         self.length = (self.length + before as usize).max(place + 1);
         for row in &mut self.rows {
             for _ in 0..before {
-                row.push_front(0);
+                row.push_front(T::default());
             }
-            row.resize(self.length, 0);
+            row.resize(self.length, T::default());
         }
         place
     }
@@ -74,13 +74,13 @@ impl Timeline {
     fn double(&mut self) {
         let first = self.first / 2;
         for row in &mut self.rows {
-            let mut merged = VecDeque::new();
-            for (interval, count) in (self.first..).zip(&*row) {
+            let mut merged: VecDeque<T> = VecDeque::new();
+            for (interval, one) in (self.first..).zip(&*row) {
                 let place = (interval / 2 - first) as usize;
                 if place == merged.len() {
-                    merged.push_back(0);
+                    merged.push_back(T::default());
                 }
-                merged[place] += count;
+                merged[place] += *one;
             }
             *row = merged;
         }
@@ -95,8 +95,8 @@ impl Timeline {
         (self.first << self.shift, 1 << self.shift)
     }
 
-    /// The counts of a row.
-    pub(crate) fn row(&self, row: usize) -> Vec<u64> {
+    /// What a row has in each interval.
+    pub(crate) fn row(&self, row: usize) -> Vec<T> {
         self.rows[row].iter().copied().collect()
     }
 }
@@ -110,7 +110,7 @@ mod tests {
         let far = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63];
         let spread: Vec<u64> = (0..5000).map(|i| 1_000_000 + i * i * 7 % 90_001).collect();
         for ticks in [&[5][..], &[5, 5, 4], &[700, 6], &far, &spread] {
-            let mut timeline = Timeline::default();
+            let mut timeline = Timeline::<u64>::default();
             let all = timeline.add_row();
             let mut halves = [timeline.add_row(), 0];
             for (index, tick) in ticks.iter().enumerate() {
@@ -118,7 +118,7 @@ mod tests {
                     // A row that comes later has the same intervals.
                     halves[1] = timeline.add_row();
                 }
-                timeline.count(*tick, [all, halves[usize::from(index >= 2)]]);
+                timeline.add(*tick, [(all, 1), (halves[usize::from(index >= 2)], 1)]);
             }
             let (first, length) = timeline.intervals();
             let counts = timeline.row(all);

@@ -194,7 +194,7 @@ impl Firefox {
 }
 
 impl Draw for Firefox {
-    fn own_track(&mut self, _: &Begin, _: &mut Vec<u8>) -> Place {
+    fn own_track(&mut self, _: &Begin, _: Option<i64>, _: &mut Vec<u8>) -> Place {
         Place::Own(0)
     }
 

@@ -27,7 +27,8 @@
 //! | a time | nanoseconds, rounded down |
 //! | a thread | a track with its ids and name; its key-values are the track's description |
 //! | a span that is nested in others on its thread | a slice of the thread |
-//! | any other span | a slice on a track of its own, with the span's name; Perfetto shows the tracks of one name as one, in as many rows as they need |
+//! | any other span | a slice in the lane of its request (its trace, or its root span), below the track `requests` of the process; annotation `Thread` names where it began |
+//! | spans of a request that run at the same time | slices on tracks below the lane; a slice inside of another one is its child |
 //! | a poll (events Resume and Suspend) | a slice of the thread that polls |
 //! | a span's parent that is drawn elsewhere | a flow from the parent to the span |
 //! | an event that stands for a whole span, or an end without start that states a duration | a slice |
@@ -49,6 +50,9 @@
 //! most one poll, and no cancellation after it), and if whatever began on the thread meanwhile, and
 //! had not ended before, named it as parent. A slice's parent on a thread is then the span's
 //! parent.
+//!
+//! Requests that follow each other share a lane, so there are as many lanes as requests that
+//! overlap: at most 65,536 with 128 tracks each. A span beyond that has a track with its own name.
 //!
 //! Keywords, versions, descriptions and message templates of event types are not in the result, nor
 //! are the processors of events other than samples.

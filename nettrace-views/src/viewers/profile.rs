@@ -82,7 +82,7 @@ impl Details for Nothing {
 }
 
 impl<P: Profile> Draw for Profiler<P> {
-    fn own_track(&mut self, _: &Begin, _: &mut Vec<u8>) -> Place {
+    fn own_track(&mut self, _: &Begin, _: Option<i64>, _: &mut Vec<u8>) -> Place {
         Place::Own(0)
     }
 

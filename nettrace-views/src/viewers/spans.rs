@@ -100,8 +100,14 @@ pub(crate) struct Flows<'a> {
 
 /// Writes slices in the form of a target.
 pub(crate) trait Draw {
-    /// Makes a track for an asynchronous span.
-    fn own_track(&mut self, span: &Begin, out: &mut Vec<u8>) -> Place;
+    /// A span is under way, but no poll.
+    fn opened(&mut self, _: &Begin) {}
+
+    /// A span that was under way has ended, and was drawn.
+    fn closed(&mut self, _: &Begin) {}
+
+    /// The track for an asynchronous span that ends then, or has no end.
+    fn own_track(&mut self, span: &Begin, end: Option<i64>, out: &mut Vec<u8>) -> Place;
 
     /// Writes the begin of a slice. `end` is the
     /// time and the details of the end, if the span has ended: [`Draw::end`] gets them again, when
@@ -136,6 +142,8 @@ pub(crate) struct End<'a> {
 #[derive(Debug)]
 struct Open {
     begin: Begin,
+    /// Whether it began in the trace, and is no poll.
+    is_found: bool,
     /// Whether it may still be a slice of its thread.
     on_stack: bool,
     /// Whether its parent was the innermost span of its thread when it began.
@@ -235,6 +243,7 @@ impl Spans {
         let in_parent = self.top(begin.thread).is_some();
         self.add_flow_from_parent(&begin, in_parent);
         let keys = [Some(begin.key), begin.alias];
+        draw.opened(&begin);
         self.insert(begin, keys, in_parent);
         while let Some(oldest) = self.open.beyond_limit() {
             self.give_up(oldest, draw, out);
@@ -311,7 +320,7 @@ impl Spans {
                 true => Place::Thread(begin.thread),
                 false => {
                     flows.append(nested);
-                    draw.own_track(begin, out)
+                    draw.own_track(begin, None, out)
                 }
             };
             draw.begin(place, begin, Flows { elsewhere: flows, inside: nested }, None, out);
@@ -344,7 +353,8 @@ impl Spans {
         let start = span.begin.at;
         let at = if is_sync { self.lane(thread).forward(at) } else { at.max(start) };
         let Open { begin, flows, nested, pending, .. } = &mut span;
-        let place = if is_sync { Place::Thread(thread) } else { draw.own_track(begin, out) };
+        let place =
+            if is_sync { Place::Thread(thread) } else { draw.own_track(begin, Some(at), out) };
         if !is_sync {
             flows.append(nested);
         }
@@ -358,6 +368,9 @@ impl Spans {
         draw.end(place, at, details, into);
         if is_sync {
             self.lane(thread).close(start, at);
+        }
+        if span.is_found {
+            draw.closed(&span.begin);
         }
         self.keep(span);
     }
@@ -462,6 +475,7 @@ impl Spans {
         let (size, thread) = (SPAN_BYTES + begin.details.len(), begin.thread);
         let open = Open {
             begin,
+            is_found: keys[0].is_some(),
             on_stack: true,
             in_parent,
             pending: self.buffer(),
@@ -487,6 +501,9 @@ impl Spans {
         self.leave_stack(place, out);
         let Some(span) = self.open.take(place) else { return };
         draw.instant(&span.begin, out);
+        if span.is_found {
+            draw.closed(&span.begin);
+        }
         self.given_up += 1;
         self.keep(span);
     }

@@ -230,7 +230,7 @@ impl Chrome {
 }
 
 impl Draw for Chrome {
-    fn own_track(&mut self, _: &Begin, _: &mut Vec<u8>) -> Place {
+    fn own_track(&mut self, _: &Begin, _: Option<i64>, _: &mut Vec<u8>) -> Place {
         self.last += 1;
         Place::Own(self.last)
     }

@@ -8,6 +8,7 @@
 mod annotations;
 mod names;
 mod numbers;
+mod requests;
 mod samples;
 mod tracks;
 
@@ -19,6 +20,7 @@ use self::{
     annotations::Annotations,
     names::{Kind, Names},
     numbers::{clock as clocks, event as fields, packet},
+    requests::Requests,
     samples::Callstacks,
     tracks::Tracks,
 };
@@ -29,7 +31,7 @@ use crate::{
         Options,
         proto::{self, Short, close, open},
         spans::{Begin, Draw, Flows, Place},
-        stacks::Samples,
+        stacks::{Sampled, Samples},
         timeline::{CounterValue, Form, Moment, Relieve, Timeline},
         values::Details,
     },
@@ -84,8 +86,9 @@ pub(crate) struct Perfetto {
     process: Option<u64>,
     names: Names,
     tracks: Tracks,
-    /// The track of each thread, by its number.
-    threads: Vec<u64>,
+    requests: Requests,
+    /// The track of each thread by its number, and its name as an annotation.
+    threads: Vec<(u64, Vec<u8>)>,
     counters: HashMap<(Option<u64>, String), u64>,
     callstacks: Callstacks,
     /// The flows of the slice that is being written.
@@ -93,6 +96,8 @@ pub(crate) struct Perfetto {
     /// Category and name of an event that shows a loss.
     loss: Vec<u8>,
     lost: Vec<u8>,
+    /// The key of the annotation with the thread on which an asynchronous span began.
+    thread: Vec<u8>,
 }
 
 impl Perfetto {
@@ -100,6 +105,7 @@ impl Perfetto {
         write_clock(out, unix_nanos(&trace.sync_time));
         let mut names = Names::default();
         let lost = names.refer(Kind::Annotation, "lost", out);
+        let thread = names.refer(Kind::Annotation, "Thread", out);
         let mut loss = Vec::new();
         for (kind, name) in [(Kind::Category, "nettrace"), (Kind::Event, LOST)] {
             let bytes = names.refer(kind, name, out);
@@ -113,18 +119,20 @@ impl Perfetto {
             process,
             names,
             tracks,
+            requests: Requests::default(),
             threads: Vec::new(),
             counters: HashMap::new(),
             callstacks: Callstacks::default(),
             flows: Vec::new(),
             loss,
             lost,
+            thread,
         }
     }
 
     fn track(&self, place: Place) -> u64 {
         match place {
-            Place::Thread(number) => self.threads.get(number).copied().unwrap_or(0),
+            Place::Thread(number) => self.threads.get(number).map_or(0, |(track, _)| *track),
             Place::Own(uuid) => uuid,
         }
     }
@@ -152,8 +160,16 @@ fn event(out: &mut Vec<u8>, at: i64, ty: u64, track: u64, parts: [&[u8]; 4]) {
 }
 
 impl Draw for Perfetto {
-    fn own_track(&mut self, span: &Begin, out: &mut Vec<u8>) -> Place {
-        Place::Own(self.tracks.span(span.process, &span.name.text, out))
+    fn opened(&mut self, span: &Begin) {
+        self.requests.opened(span);
+    }
+
+    fn closed(&mut self, span: &Begin) {
+        self.requests.closed(span);
+    }
+
+    fn own_track(&mut self, span: &Begin, end: Option<i64>, out: &mut Vec<u8>) -> Place {
+        Place::Own(self.requests.track(span, end, &mut self.tracks, out))
     }
 
     fn begin(
@@ -172,7 +188,11 @@ impl Draw for Perfetto {
         for flow in flows.elsewhere {
             proto::fixed64(ids, fields::FLOW, *flow);
         }
-        let parts = [&*span.name.bytes, &self.flows, &span.details, &[]];
+        let thread = match place {
+            Place::Thread(_) => &[],
+            Place::Own(_) => self.threads.get(span.thread).map_or(&[][..], |(_, name)| name),
+        };
+        let parts = [&*span.name.bytes, &self.flows, &span.details, thread];
         event(out, span.at, fields::BEGIN, self.track(place), parts);
     }
 
@@ -211,15 +231,17 @@ impl Form for Perfetto {
 
     fn thread(&mut self, number: usize, process: Option<u64>, thread: &Thread, out: &mut Vec<u8>) {
         let track = self.tracks.thread(process, thread, out);
+        let mut name = Vec::new();
+        Annotations::text(&mut name, &self.thread, &Sampled::of(thread, process).title());
         if self.threads.len() <= number {
-            self.threads.resize(number + 1, 0);
+            self.threads.resize(number + 1, (0, Vec::new()));
         }
-        self.threads[number] = track;
+        self.threads[number] = (track, name);
     }
 
     #[inline]
     fn moment(&mut self, moment: &Moment<'_>, out: &mut Vec<u8>) {
-        let track = self.threads[moment.thread];
+        let track = self.threads[moment.thread].0;
         let mut link = Short::new();
         if let Some(flow) = moment.flow {
             link.fixed64(fields::LAST_FLOW, flow);
@@ -230,7 +252,7 @@ impl Form for Perfetto {
 
     fn lost(&mut self, thread: Option<usize>, at: i64, count: u64, out: &mut Vec<u8>) {
         let track = match thread {
-            Some(number) => self.threads[number],
+            Some(number) => self.threads[number].0,
             None => self.tracks.process(self.process, out),
         };
         let mut details = Vec::new();

@@ -29,6 +29,10 @@ pub(super) mod track {
     pub(crate) const THREAD: u32 = 4;
     pub(crate) const PARENT: u32 = 5;
     pub(crate) const COUNTER: u32 = 8;
+    pub(crate) const CHILD_ORDERING: u32 = 11;
+    pub(crate) const SIBLING_ORDER_RANK: u32 = 12;
+    /// Children are ordered by their ranks.
+    pub(crate) const EXPLICIT: u64 = 3;
     pub(crate) const DESCRIPTION: u32 = 14;
     pub(crate) const PROCESS_PID: u32 = 1;
     pub(crate) const PROCESS_NAME: u32 = 6;

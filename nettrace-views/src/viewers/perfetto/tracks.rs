@@ -106,8 +106,28 @@ impl Tracks {
         uuid
     }
 
-    /// Makes the track of an asynchronous span, below its process. Perfetto shows the tracks of one
-    /// name as one, in as many rows as their slices need.
+    /// Makes the track around the requests of a process.
+    pub(super) fn requests(&mut self, process: Option<u64>, out: &mut Vec<u8>) -> u64 {
+        let parent = self.process(process, out);
+        let uuid = self.next();
+        describe(Track { uuid, parent: Some(parent), name: Some("requests") }, out, |out| {
+            proto::uint(out, track::CHILD_ORDERING, track::EXPLICIT);
+        });
+        uuid
+    }
+
+    /// Makes a track below another one, at this place among its siblings.
+    pub(super) fn row(&mut self, parent: u64, name: &str, rank: usize, out: &mut Vec<u8>) -> u64 {
+        let uuid = self.next();
+        describe(Track { uuid, parent: Some(parent), name: Some(name) }, out, |out| {
+            proto::uint(out, track::CHILD_ORDERING, track::EXPLICIT);
+            proto::uint(out, track::SIBLING_ORDER_RANK, rank as u64);
+        });
+        uuid
+    }
+
+    /// Makes the track of one asynchronous span, below its process. Perfetto shows the tracks of
+    /// one name as one, in as many rows as their slices need.
     pub(super) fn span(&mut self, process: Option<u64>, name: &str, out: &mut Vec<u8>) -> u64 {
         let parent = self.process(process, out);
         let uuid = self.next();

@@ -1,7 +1,6 @@
 //! What a trace shows on a line of time: threads, spans, events, counters, losses and samples. All
 //! targets with such a line are [`Form`]s of it.
 
-mod counters;
 mod labels;
 mod threads;
 mod types;
@@ -13,7 +12,6 @@ use std::{
 
 use nettrace_reader::{Event, Stack, Thread, Totals, Trace, Value};
 
-pub(crate) use self::counters::CounterValue;
 use self::{
     labels::{Keys, Labels},
     threads::Threads,
@@ -21,7 +19,10 @@ use self::{
 };
 use crate::{
     LeftOut, Target,
-    model::{Clock, FrameNames, Lesson, Observed, Part, PerType, Role, process_of, programs, walk},
+    model::{
+        Clock, FrameNames, Lesson, Measured, Observed, Part, PerType, Reported, Role, process_of,
+        programs, reported, walk,
+    },
     viewers::{
         Options,
         spans::{Begin, Draw, End, Spans},
@@ -101,6 +102,32 @@ pub(crate) struct Moment<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) details: [&'a [u8]; 2],
     pub(crate) flow: Option<u64>,
+}
+
+/// A value of a counter.
+#[derive(Clone, Debug)]
+pub(crate) struct CounterValue {
+    pub(crate) name: String,
+    /// Empty if the trace states none.
+    pub(crate) unit: String,
+    pub(crate) value: f64,
+}
+
+impl CounterValue {
+    /// The growth of a counter, or the value of a gauge. `None` for a histogram.
+    fn of(reported: Reported<'_>) -> Option<Self> {
+        let Reported { source, name, tags, unit, .. } = reported;
+        let value = match reported.measured {
+            Measured::Growth { increase, .. } => increase,
+            Measured::Value { value, .. } => value,
+            Measured::Distribution { .. } => return None,
+        };
+        let mut name = format!("{source}/{name}");
+        if !tags.is_empty() {
+            name = format!("{name}{{{tags}}}");
+        }
+        Some(Self { name, unit: unit.into_owned(), value })
+    }
 }
 
 /// Writes a trace in a form.
@@ -271,7 +298,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
         }
         if let Some(counter) = ty.counter {
             let process = self.threads.known[thread].process;
-            if let Some(value) = counters::published(counter, event) {
+            if let Some(value) = reported(counter, event).and_then(CounterValue::of) {
                 self.form.counter(process, &value, at, &mut self.out);
             }
         }

@@ -6,10 +6,13 @@ use nettrace_context::SpanId;
 use nettrace_reader::{Event, Metadata, Value};
 
 use crate::{
-    model::{EndFields, Key as SpanKey, Lesson, Observed, Role, RustTypes, event_name, span_name},
+    model::{
+        EndFields, InstrumentEvent, Key as SpanKey, Lesson, Observed, Role, RustTypes, event_name,
+        span_name,
+    },
     viewers::{
         spans::Name,
-        timeline::{Form, counters::CounterEvent},
+        timeline::Form,
         values::{Details, Key, Meaning},
     },
 };
@@ -34,7 +37,7 @@ pub(super) struct EventType {
     pub(super) lesson: Option<Lesson>,
     /// Which fields state the span that another one follows from: its trace and its id.
     pub(super) follows: Option<(usize, usize)>,
-    pub(super) counter: Option<CounterEvent>,
+    pub(super) counter: Option<InstrumentEvent>,
     /// Which fields describe the end of a span.
     pub(super) end: EndFields,
 }
@@ -74,7 +77,7 @@ impl EventType {
             has_more: !metadata.fields.is_empty() && !metadata.is_from_table,
             lesson: Lesson::of(metadata),
             follows: position("trace").zip(position("span")).filter(|_| is_follows),
-            counter: CounterEvent::of(metadata),
+            counter: InstrumentEvent::of(metadata),
             end: EndFields::of(metadata),
         }
     }

@@ -1,0 +1,205 @@
+//! The report as text of lines.
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use crate::{
+    model::OneLine,
+    report::{
+        data::{Data, Latency, Slow},
+        instruments::{Shown, ShownSeries},
+    },
+};
+
+/// How many spans by name, and how many instruments, are shown.
+const MOST_ROWS: usize = 30;
+
+/// The greatest width of a first column. A longer name does not move the columns of other lines.
+const MOST_WIDTH: usize = 56;
+
+/// Writes the report.
+pub(crate) fn write(data: &Data, mut out: impl Write) -> io::Result<()> {
+    let out = &mut out;
+    writeln!(out, "{}, started {}", OneLine(&data.title), data.start)?;
+    let Data { events, lost, spans, .. } = data;
+    writeln!(out, "{events} events, {lost} lost, {spans} spans")?;
+    if let Some(damage) = &data.damage {
+        writeln!(out, "The trace is cut short or damaged: {}.", OneLine(damage))?;
+    }
+    for note in &data.notes {
+        writeln!(out, "{note}")?;
+    }
+    write_latencies(data, out)?;
+    write_slowest(data, out)?;
+    if let Some(instruments) = &data.instruments {
+        write_instruments(instruments, out)?;
+    }
+    out.flush()
+}
+
+/// A table: the first column is aligned to the left, the others to the right, and the last one, of
+/// words, follows.
+struct Table {
+    rows: Vec<(String, Vec<String>, String)>,
+}
+
+impl Table {
+    fn new(head: &str, columns: &[&str], last: &str) -> Self {
+        let columns = columns.iter().map(|&column| column.to_owned()).collect();
+        Self { rows: vec![(head.to_owned(), columns, last.to_owned())] }
+    }
+
+    fn row(&mut self, head: String, cells: Vec<String>, last: String) {
+        self.rows.push((head, cells, last));
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let length = |text: &str| text.chars().count();
+        let first = self.rows.iter().map(|(head, ..)| length(head)).max().unwrap_or(0);
+        let first = first.min(MOST_WIDTH);
+        let width = |at: usize| {
+            let cells = self.rows.iter().filter_map(|(_, cells, _)| cells.get(at));
+            cells.map(|cell| length(cell)).max().unwrap_or(0)
+        };
+        let widths: Vec<_> = (0..self.rows[0].1.len()).map(width).collect();
+        writeln!(out)?;
+        for (head, cells, last) in &self.rows {
+            let mut line = format!("{head:first$}");
+            for (cell, width) in cells.iter().zip(&widths) {
+                line.push_str(&format!("  {cell:>width$}"));
+            }
+            line.push_str("  ");
+            line.push_str(last);
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// Says how many rows there are beside these.
+    fn write_more(&self, more: usize, what: &str, out: &mut impl Write) -> io::Result<()> {
+        if more > 0 { writeln!(out, "and {more} more {what}") } else { Ok(()) }
+    }
+}
+
+/// A length of time, or ticks if the trace does not state how long one is.
+fn time(data: &Data, nanos: f64) -> String {
+    match data.has_clock {
+        true => format!("{:.3?}", Duration::from_nanos(nanos.max(0.0) as u64)),
+        false => format!("{nanos:.0} ticks"),
+    }
+}
+
+fn write_latencies(data: &Data, out: &mut impl Write) -> io::Result<()> {
+    if data.latencies.is_empty() {
+        return Ok(());
+    }
+    let columns = ["spans", "p50", "p90", "p99", "longest", "total"];
+    let mut table = Table::new("Span", &columns, "not ok");
+    for latency in data.latencies.iter().take(MOST_ROWS) {
+        let Latency { p50_ns, p90_ns, p99_ns, max_ns, total_ns, .. } = *latency;
+        let times = match latency.count {
+            0 => vec![String::new(); 5],
+            _ => [p50_ns, p90_ns, p99_ns, max_ns]
+                .map(|nanos| time(data, nanos as f64))
+                .into_iter()
+                .chain([time(data, total_ns)])
+                .collect(),
+        };
+        let cells = [latency.count.to_string()].into_iter().chain(times).collect();
+        let name = format!("{}/{}", OneLine(&latency.provider), OneLine(&latency.name));
+        table.row(name, cells, not_ok(latency));
+    }
+    table.write(out)?;
+    let more = data.latencies.len().saturating_sub(MOST_ROWS) + data.other_latencies;
+    table.write_more(more, "names", out)
+}
+
+/// How many spans ended in another way than well, or have no end.
+fn not_ok(latency: &Latency) -> String {
+    let bad = latency.outcomes.iter().filter(|(outcome, _)| !is_ok(outcome));
+    let bad = bad.map(|(outcome, count)| format!("{count} {}", OneLine(outcome)));
+    let open = (latency.open > 0).then(|| format!("{} no end", latency.open));
+    bad.chain(open).collect::<Vec<_>>().join(", ")
+}
+
+fn is_ok(outcome: &str) -> bool {
+    matches!(outcome, "ok" | "" | "Ok" | "success")
+}
+
+fn write_slowest(data: &Data, out: &mut impl Write) -> io::Result<()> {
+    if data.slowest.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new("Slowest", &["took", "spans", "began"], "outcome, trace");
+    for Slow { spans, time: began, about, trace, left_out, .. } in &data.slowest {
+        let Some(root) = spans.first() else { continue };
+        let took = root.duration_ns.or(root.at_least_ns);
+        let took = took.map_or_else(String::new, |nanos| time(data, nanos as f64));
+        let count = (spans.len() as u64 + left_out).to_string();
+        let began = began.clone().unwrap_or_default();
+        let outcome = root.outcome.as_deref().unwrap_or_default();
+        let last = format!("{} {}", OneLine(outcome), trace.as_ref().unwrap_or(&root.id));
+        let mut name = format!("{}/{}", OneLine(&root.provider), OneLine(&root.name));
+        if let Some(about) = about {
+            name = format!("{name} › {}", OneLine(about));
+        }
+        table.row(name, vec![took, count, began], last.trim().to_owned());
+    }
+    table.write(out)
+}
+
+fn write_instruments(shown: &Shown, out: &mut impl Write) -> io::Result<()> {
+    let is_histogram = |one: &&ShownSeries| one.percentiles.is_some();
+    let (histograms, values): (Vec<_>, Vec<_>) = shown.series.iter().partition(is_histogram);
+    let columns = ["last", "mean", "lowest", "highest", "total"];
+    let mut table = Table::new("Counter or gauge", &columns, "");
+    for one in values.iter().take(MOST_ROWS) {
+        let ShownSeries { last, mean, lowest, highest, total, .. } = *one;
+        let cells = [last, mean, lowest, highest, total].map(|cell| number(*cell));
+        let unit = if one.kind == "counter" { " a second" } else { "" };
+        table.row(label(one), cells.into(), format!("{}{unit}", OneLine(&one.unit)));
+    }
+    if !values.is_empty() {
+        table.write(out)?;
+        table.write_more(values.len().saturating_sub(MOST_ROWS), "counters and gauges", out)?;
+    }
+    let columns = ["values", "mean", "p50", "p95", "p99"];
+    let mut table = Table::new("Histogram (highest of an interval)", &columns, "");
+    for one in histograms.iter().take(MOST_ROWS) {
+        let [p50, p95, p99] = one.percentiles.unwrap_or_default().map(Some);
+        let cells = [one.values, one.mean, p50, p95, p99].map(number);
+        table.row(label(one), cells.into(), OneLine(&one.unit).to_string());
+    }
+    if !histograms.is_empty() {
+        table.write(out)?;
+        table.write_more(histograms.len().saturating_sub(MOST_ROWS), "histograms", out)?;
+    }
+    table.write_more(shown.left_out, "instruments with their tags", out)
+}
+
+fn label(one: &ShownSeries) -> String {
+    let mut label = format!("{}/{}", OneLine(&one.source), OneLine(&one.name));
+    if !one.tags.is_empty() {
+        label.push_str(&format!("{{{}}}", OneLine(&one.tags)));
+    }
+    if let Some(process) = one.process {
+        label.push_str(&format!(" (process {process})"));
+    }
+    label
+}
+
+/// A number for people: whole ones as they are, others with about four digits.
+fn number(number: Option<f64>) -> String {
+    let Some(number) = number else { return String::new() };
+    let size = number.abs();
+    match size {
+        _ if size >= 1e15 => format!("{number:e}"),
+        _ if number.fract() == 0.0 => format!("{number:.0}"),
+        _ if size >= 1000.0 => format!("{number:.0}"),
+        _ if size >= 10.0 => format!("{number:.1}"),
+        _ if size >= 0.1 => format!("{number:.3}"),
+        _ => format!("{number:.2e}"),
+    }
+}
