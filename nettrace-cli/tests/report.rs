@@ -3,7 +3,10 @@
 mod program;
 mod spans;
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use nettrace_writer::{Session, sink::MemorySink, traced};
 use program::{nettrace, stderr, stdout, strict_json};
@@ -497,6 +500,19 @@ fn spans_are_told_apart_by_a_dimension() {
         ("render 404", 100),
     ];
     assert_eq!(by_status, expected.map(|(name, count)| (name.to_owned(), count)).into());
+    // The stacks of spans have the same names.
+    for (args, expected) in [(&[][..], &by_route), (&["--dimension", "status"], &by_status)] {
+        let arguments = [&["convert", "-", "-", "--to", "folded", "--by", "spans"], args].concat();
+        let output = nettrace(&arguments, &trace);
+        let stacks = String::from_utf8(output.stdout).unwrap();
+        let paths = stacks.lines().map(|line| line.rsplit_once(' ').unwrap().0);
+        let frames = paths.flat_map(|path| path.split(';'));
+        let names: BTreeSet<_> =
+            frames.map(|frame| frame.strip_prefix("Report-Shop!").unwrap()).collect();
+        assert_eq!(names, expected.keys().map(|name| &**name).collect(), "{stacks}");
+    }
+    let output = nettrace(&["convert", "-", "-", "--to", "perfetto", "--dimension", "x"], &trace);
+    assert_eq!(output.status.code(), Some(2));
     // A field of the end alone, and types without the field.
     let by_outcome = names(&["--by", "outcome"]);
     assert_eq!(by_outcome, [("answer ok".to_owned(), 200), ("render ok".to_owned(), 200)].into());

@@ -28,6 +28,10 @@ pub(crate) struct ViewOptions {
     /// of these that the trace has
     #[arg(long, value_name = "WHAT", value_parser = names())]
     by: Option<String>,
+    /// Flame graphs: tell spans of one name apart by the value of this field. Without it: by the
+    /// one that a type marks as its dimension, such as the route of a request
+    #[arg(long, value_name = "FIELD")]
+    dimension: Option<String>,
     /// Flame graphs: colour what takes more (red) or less (blue) than in another trace
     #[arg(long, value_name = "OTHER", value_hint = ValueHint::FilePath)]
     diff: Option<PathBuf>,
@@ -40,13 +44,20 @@ impl ViewOptions {
             .spans_limit(limits.definitions())
             .samples_limit(limits.definitions());
         let is_flames = matches!(view, View::FlameGraph | View::Folded);
-        for (is_given, option) in [(self.by.is_some(), "--by"), (self.diff.is_some(), "--diff")] {
+        for (is_given, option) in [
+            (self.by.is_some(), "--by"),
+            (self.dimension.is_some(), "--dimension"),
+            (self.diff.is_some(), "--diff"),
+        ] {
             if is_given && !is_flames {
                 return Err(Failure::OnlyFlameGraphs(option));
             }
         }
         if let Some(by) = self.by.as_deref().and_then(|by| by.parse::<By>().ok()) {
             options = options.by(by);
+        }
+        if let Some(field) = &self.dimension {
+            options = options.dimension(field);
         }
         if let Some(other) = &self.diff {
             let before = folded(other, limits, &options)?;

@@ -10,12 +10,15 @@
 //! | in which form values and labels are shown | [`Plain`], [`label_name`] |
 //! | what code an address is of | [`FrameNames`] |
 //! | what a reader keeps of each event type | [`PerType`] |
+//! | what tells spans of one name apart | [`dimension`] |
 //! | which spans are under way | [`KnownSpans`] |
 //! | how many spans there are | [`SpanCounts`] |
 //! | how text from elsewhere is shown | [`OneLine`], [`Json`] |
 
 mod clock;
 mod counts;
+#[cfg(any(feature = "report", feature = "viewers"))]
+mod dimension;
 mod fields;
 mod frames;
 mod hex;
@@ -28,6 +31,10 @@ mod shown;
 mod spans;
 mod types;
 
+#[cfg(feature = "report")]
+pub(crate) use self::dimension::clip;
+#[cfg(any(feature = "report", feature = "viewers"))]
+pub(crate) use self::dimension::{MOST_VALUES, dimension, dimension_value};
 #[cfg(feature = "viewers")]
 pub(crate) use self::frames::{Lesson, Place};
 #[cfg(feature = "report")]

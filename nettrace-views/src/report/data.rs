@@ -9,11 +9,11 @@ use nettrace_reader::{SortedReader, Source};
 use serde::Serialize;
 
 use crate::{
-    model::{Clock, Key, Time},
+    model::{Clock, Key, Time, clip},
     report::{
         Options,
         flame::Flame,
-        gather::{Gathered, TypeCount, clip},
+        gather::{Gathered, TypeCount},
         instruments,
         spans::Named,
         trees::{State, Tree},

@@ -3,12 +3,12 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use foldhash::HashMap;
-use nettrace_reader::{Error, Event, LastLabels, Metadata, SortedReader, Source, Value};
+use nettrace_reader::{Error, Event, LastLabels, SortedReader, Source};
 
 use crate::{
     model::{
-        Clock, EndFields, FrameNames, Ids, InstrumentEvent, Part, PerType, Plain, Role, SpanCounts,
-        event_name, place, process_id, span_name,
+        Clock, EndFields, FrameNames, Ids, InstrumentEvent, Part, PerType, Role, SpanCounts, clip,
+        dimension, dimension_value, event_name, place, process_id, span_name,
     },
     report::{
         Describe, Options,
@@ -25,12 +25,6 @@ const MOST_ROWS: usize = 4096;
 
 /// How many event types are distinguished.
 const MOST_TYPES: usize = 1 << 16;
-
-/// The key of a type that names the field by which its spans are told apart.
-const DIMENSION: &str = "nettrace.dimension";
-
-/// How many characters of a dimension's value are shown.
-const MOST_VALUE: usize = 100;
 
 /// How many characters of an event's text are kept.
 const MOST_TEXT: usize = 2000;
@@ -196,8 +190,7 @@ impl Gathered {
                 self.known.of(event, |_| known).span = Some(name);
                 name
             });
-            let value = known.dimension.and_then(|field| value_of(event, field));
-            let value = value.map(|value| clip(value.trim(), MOST_VALUE));
+            let value = known.dimension.and_then(|field| dimension_value(event, field));
             let (duration, outcome) = match role {
                 Role::Start => (None, None),
                 _ => known.end.stated(event),
@@ -296,34 +289,6 @@ impl Gathered {
     }
 }
 
-/// The field whose values tell the spans of a type apart: the one with this name, or else the one
-/// that the type's key-value `nettrace.dimension` names.
-fn dimension(metadata: &Metadata, by: Option<&str>) -> Option<usize> {
-    let stated = || {
-        let mut pairs = metadata.key_values.iter();
-        pairs.find(|(key, _)| key == DIMENSION).map(|(_, field)| field.as_str())
-    };
-    let place = |name: &str| metadata.fields.iter().position(|field| field.name == name);
-    by.or_else(stated).and_then(place)
-}
-
-/// The value of a dimension; `None` if there is nothing to show.
-fn value_of(event: &Event<'_>, field: usize) -> Option<String> {
-    let (_, value) = event.fields().nth(field)?.ok()?;
-    let value = match value {
-        Value::Array(mut option) if option.len() == 1 => option.pop()?,
-        value => value,
-    };
-    let text = match Plain::of(&value) {
-        Plain::Text(text) => text.to_owned(),
-        Plain::Bool(value) => value.to_string(),
-        Plain::Unsigned(value) => value.to_string(),
-        Plain::Signed(value) => value.to_string(),
-        _ => return None,
-    };
-    Some(text).filter(|text| !text.trim().is_empty())
-}
-
 /// The row of a provider.
 fn provider_row(
     providers: &mut Vec<(String, usize)>,
@@ -337,15 +302,4 @@ fn provider_row(
     let row = timeline.add_row();
     providers.push((provider.to_owned(), row));
     row
-}
-
-/// The text, or its begin if it is longer than so many characters.
-pub(crate) fn clip(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }

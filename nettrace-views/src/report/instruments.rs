@@ -9,9 +9,10 @@ use serde::Serialize;
 
 use crate::{
     model::{
-        Clock, Instrument, InstrumentEvent, Measured, Reported, interval, process_id, reported,
+        Clock, Instrument, InstrumentEvent, Measured, Reported, clip, interval, process_id,
+        reported,
     },
-    report::{gather::clip, timeline::Timeline},
+    report::timeline::Timeline,
 };
 
 /// How many series are kept: an instrument with its tags. Each takes some KiB.

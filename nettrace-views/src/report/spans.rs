@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use foldhash::{HashMap, HashSet};
 
 use crate::{
-    model::{Ids, Key, Known, KnownSpans, Part, Role, SpanRef},
+    model::{Ids, Key, Known, KnownSpans, MOST_VALUES, Part, Role, SpanRef},
     report::{
         durations::{Durations, MOST_EXACT},
         flame::{Flame, Place},
@@ -30,9 +30,6 @@ const MOST_BYTES: usize = 128 << 20;
 
 /// How many names of spans are distinguished.
 const MOST_NAMES: usize = 1000;
-
-/// How many values of a dimension are distinguished for a name.
-const MOST_VALUES: usize = 64;
 
 /// How many paths of the flame graph are distinguished.
 const MOST_PATHS: usize = 1 << 17;

@@ -352,13 +352,16 @@ pub struct Options {
     pub(crate) spans_limit: usize,
     pub(crate) samples_limit: usize,
     pub(crate) by: Option<By>,
+    pub(crate) dimension: Option<String>,
     pub(crate) before: Option<Folded>,
 }
 
 impl Default for Options {
     /// 256 MiB for spans that are under way, and 256 MiB for samples.
     fn default() -> Self {
-        Self { spans_limit: 256 << 20, samples_limit: 256 << 20, by: None, before: None }
+        let limit = 256 << 20;
+        let (by, dimension, before) = (None, None, None);
+        Self { spans_limit: limit, samples_limit: limit, by, dimension, before }
     }
 }
 
@@ -386,6 +389,15 @@ impl Options {
     #[must_use]
     pub fn by(mut self, by: By) -> Self {
         self.by = Some(by);
+        self
+    }
+
+    /// Tells spans of one name apart by the value of this field, in flame graphs and for speedscope
+    /// and pprof. Without this, the field is the one that the type's key-value `nettrace.dimension`
+    /// names, such as the route of a request.
+    #[must_use]
+    pub fn dimension(mut self, field: impl Into<String>) -> Self {
+        self.dimension = Some(field.into());
         self
     }
 

@@ -46,6 +46,19 @@ pub(crate) struct Name {
     pub(crate) bytes: Vec<u8>,
     /// The name of the event, in the form of the target.
     pub(crate) event: Vec<u8>,
+    /// The name without the value of a dimension, if that is a part of it.
+    pub(crate) without_value: Option<Rc<Name>>,
+}
+
+impl Name {
+    /// Whether spans with these names are of one kind: the end of a span may state no value.
+    fn is_same(&self, other: &Self) -> bool {
+        self.kind() == other.kind()
+    }
+
+    fn kind(&self) -> &[u8] {
+        self.without_value.as_deref().map_or(&self.bytes, |name| &name.bytes)
+    }
 }
 
 /// The start of a span, or of a poll.
@@ -229,7 +242,7 @@ impl Spans {
     /// What is known of the span with an id: whether it has this name.
     pub(crate) fn known(&self, key: Key, name: &Name) -> Option<Known> {
         let span = self.open.get(self.open.find(key)?)?;
-        Some(Known { is_open: true, has_name: span.begin.name.bytes == name.bytes })
+        Some(Known { is_open: true, has_name: span.begin.name.is_same(name) })
     }
 
     /// A span begins.

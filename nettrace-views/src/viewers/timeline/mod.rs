@@ -144,6 +144,7 @@ pub(crate) struct Timeline<F: Form, W> {
     spans: Spans,
     samples: Samples,
     samples_limit: usize,
+    dimension: Option<String>,
     labels: Labels,
     stack: CachedStack,
     /// The details of the event that is being written.
@@ -207,6 +208,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
             spans: Spans::new(options.spans_limit),
             samples: Samples::default(),
             samples_limit: options.samples_limit,
+            dimension: options.dimension.clone(),
             labels: Labels::default(),
             stack: CachedStack::default(),
             details: Vec::new(),
@@ -274,8 +276,9 @@ impl<F: Form, W: Write> Timeline<F, W> {
             }
         };
         self.labels.read(event);
-        let Self { types, version, form, out, .. } = self;
-        let ty = types.of(event, |of| Rc::new(EventType::new(of, *version, form, out)));
+        let Self { types, version, dimension, form, out, .. } = self;
+        let by = dimension.as_deref();
+        let ty = types.of(event, |of| Rc::new(EventType::new(of, *version, by, form, out)));
         let ty = Rc::clone(ty);
         let role = match self.labels.ids.overrides.opcode {
             Some(code) if header.label_list != 0 => {
@@ -339,6 +342,10 @@ impl<F: Form, W: Write> Timeline<F, W> {
         let Some(key) = ids.span else { return false };
         let Self { spans, form, out, labels, keys, .. } = self;
         let part = role.part(spans.known(key, &ty.span));
+        let name = match part {
+            Part::Start | Part::Whole => ty.named(event, form, out),
+            _ => Rc::clone(&ty.span),
+        };
         let begin = |at, details| Begin {
             key,
             alias: ids.alias,
@@ -346,7 +353,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
             thread,
             at,
             process: self.threads.known[thread].process,
-            name: Rc::clone(&ty.span),
+            name: Rc::clone(&name),
             details,
             is_poll: false,
         };

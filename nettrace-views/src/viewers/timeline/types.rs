@@ -1,14 +1,14 @@
 //! What is known of an event type, before its events come.
 
-use std::rc::Rc;
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use nettrace_context::SpanId;
 use nettrace_reader::{Event, Metadata, Value};
 
 use crate::{
     model::{
-        EndFields, InstrumentEvent, Key as SpanKey, Lesson, Observed, Role, RustTypes, event_name,
-        span_name,
+        EndFields, InstrumentEvent, Key as SpanKey, Lesson, MOST_VALUES, Observed, Role, RustTypes,
+        dimension, dimension_value, event_name, span_name,
     },
     viewers::{
         spans::Name,
@@ -40,12 +40,16 @@ pub(super) struct EventType {
     pub(super) counter: Option<InstrumentEvent>,
     /// Which fields describe the end of a span.
     pub(super) end: EndFields,
+    /// The field whose value is a part of the span's name.
+    dimension: Option<usize>,
+    valued: RefCell<HashMap<String, Rc<Name>>>,
 }
 
 impl EventType {
     pub(super) fn new<F: Form>(
         metadata: &Metadata,
         version: u32,
+        by: Option<&str>,
         form: &mut F,
         out: &mut Vec<u8>,
     ) -> Self {
@@ -58,7 +62,7 @@ impl EventType {
             _ => span_name(&name),
         };
         let bytes = form.name(&metadata.provider, text, out);
-        let span = Rc::new(Name { text: text.to_owned(), bytes, event });
+        let span = Rc::new(Name { text: text.to_owned(), bytes, event, without_value: None });
         let types = RustTypes::of(metadata);
         let keys = metadata.fields.iter().map(|field| Key {
             bytes: form.key(&field.name, out),
@@ -79,7 +83,32 @@ impl EventType {
             follows: position("trace").zip(position("span")).filter(|_| is_follows),
             counter: InstrumentEvent::of(metadata),
             end: EndFields::of(metadata),
+            dimension: dimension(metadata, by).filter(|_| !F::Details::IS_ANY),
+            valued: RefCell::default(),
         }
+    }
+
+    /// The name of a span that an event begins. Where a span has no details, it has the value of
+    /// its dimension.
+    pub(super) fn named<F: Form>(
+        &self,
+        event: &Event<'_>,
+        form: &mut F,
+        out: &mut Vec<u8>,
+    ) -> Rc<Name> {
+        let value = self.dimension.and_then(|field| dimension_value(event, field));
+        let Some(mut value) = value else { return Rc::clone(&self.span) };
+        let mut valued = self.valued.borrow_mut();
+        if valued.len() >= MOST_VALUES && !valued.contains_key(&value) {
+            "(other)".clone_into(&mut value);
+        }
+        let name = valued.entry(value).or_insert_with_key(|value| {
+            let text = format!("{} {value}", self.span.text);
+            let bytes = form.name(&event.metadata().provider, &text, out);
+            let without_value = Some(Rc::clone(&self.span));
+            Rc::new(Name { text, bytes, event: self.span.event.clone(), without_value })
+        });
+        Rc::clone(name)
     }
 
     /// The span that the span of an event follows from, if the event states one. Keys have traces
