@@ -10,7 +10,7 @@
 //! | in which form values and labels are shown | [`Plain`], [`label_name`] |
 //! | what code an address is of | [`FrameNames`] |
 //! | what a reader keeps of each event type | [`PerType`] |
-//! | what tells spans of one name apart | [`dimension`] |
+//! | what tells spans of one name apart | `dimension`, `dimension_value` |
 //! | which spans are under way | [`KnownSpans`] |
 //! | how many spans there are | [`SpanCounts`] |
 //! | how text from elsewhere is shown | [`OneLine`], [`Json`] |
