@@ -9,8 +9,8 @@ use std::{
 };
 
 use nettrace_writer::{
-    __process::{complain, ignores, spawn, variable},
-    Error, FilterError, ProviderFilter, Redact, Session, Warning,
+    __process::{complain, ignores, restriction, spawn, variable},
+    Error, FilterError, ProviderFilter, Redact, Session, SinkChange, Warning,
     sink::FileOptions,
 };
 
@@ -192,7 +192,9 @@ fn redacted(variables: &Variables<'_>) -> Result<Vec<(String, Redact)>, Bad> {
     let redacted = |given: &str| {
         let (name, how) = given.split_once('=').unwrap_or((given, "mask"));
         let how = how.trim().parse().ok().filter(|_| !name.trim().is_empty());
-        how.map(|how| (name.trim().to_owned(), how)).ok_or_else(|| {
+        let name = name.trim();
+        let how = how.filter(|_| !name.starts_with(':') && !name.ends_with(':'));
+        how.map(|how| (name.to_owned(), how)).ok_or_else(|| {
             format!("`{given}` is no name, and no name with `=mask`, `=hash` or `=keep`")
         })
     };
@@ -205,7 +207,8 @@ fn redacted(variables: &Variables<'_>) -> Result<Vec<(String, Redact)>, Bad> {
 
 /// [`redacted`] for a session that a client asks for.
 pub(crate) fn redacted_for_client() -> Result<Vec<(String, Redact)>, String> {
-    redacted(&Variables(&of_this_process))
+    let restriction = |name: &str| Some(restriction(name)?.to_string_lossy().into_owned());
+    redacted(&Variables(&restriction))
         .map_err(|Bad { variable, why, .. }| format!("{variable} of this process: {why}"))
 }
 
@@ -405,6 +408,12 @@ fn record(plan: &Plan, attempt: u32) -> Result<(Session, PathBuf), Error> {
     let mut builder = Session::builder()
         .providers(plan.providers.clone())
         .budget(plan.buffer_mb.saturating_mul(1 << 20))
+        .on_sink_change(|change| {
+            // The end of the session is told otherwise.
+            if !matches!(change, SinkChange::Failed { .. }) {
+                say(format_args!("{change}"));
+            }
+        })
         .finish_timeout(EXIT_PATIENCE);
     for (key, value) in &plan.key_values {
         builder = builder.key_value(key, value);

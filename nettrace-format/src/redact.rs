@@ -6,7 +6,7 @@
 //! writes a stream that way.
 //!
 //! A name is that of a field, or its path through objects and lists: `customer`, `card.number`. The
-//! name of an event may precede it: `Sold:customer`.
+//! name of an event, or of a span, may precede it: `Sold:customer`.
 //!
 //! ```
 //! use nettrace_format::{
@@ -97,10 +97,21 @@ pub struct Redaction {
 #[derive(Clone, Debug)]
 struct Name {
     given: String,
-    event: Option<String>,
-    path: String,
     how: Redact,
     is_used: bool,
+}
+
+impl Name {
+    /// Whether it is this path, or that in the event. Either can have colons.
+    fn fits(&self, event: Option<&str>, path: &str) -> bool {
+        self.given == path
+            || event.is_some_and(|event| {
+                let before = self.given.strip_suffix(path).and_then(|rest| rest.strip_suffix(':'));
+                let rest = before.and_then(|before| event.strip_prefix(before));
+                // The events of a span can be named by the span.
+                rest.is_some_and(|rest| ["", "Start", "Stop", "Record"].contains(&rest))
+            })
+    }
 }
 
 /// What happens to a field.
@@ -129,12 +140,7 @@ impl Redaction {
     /// Adds a name. Of several that fit a field, the last decides.
     #[must_use]
     pub fn with(mut self, name: &str, how: Redact) -> Self {
-        let given = name.to_owned();
-        let (event, path) = match name.split_once(':') {
-            Some((event, path)) => (Some(event.to_owned()), path.to_owned()),
-            None => (None, given.clone()),
-        };
-        self.names.push(Name { given, event, path, how, is_used: false });
+        self.names.push(Name { given: name.to_owned(), how, is_used: false });
         self
     }
 
@@ -201,8 +207,7 @@ impl Redaction {
     fn of(&mut self, event: Option<&str>, paths: &[String], name: &str) -> Redact {
         let mut how = Redact::Keep;
         for known in &mut self.names {
-            let is_here = known.event.is_none() || known.event.as_deref() == event;
-            if is_here && (known.path == name || paths.contains(&known.path)) {
+            if known.fits(event, name) || paths.iter().any(|path| known.fits(event, path)) {
                 (known.is_used, how) = (true, known.how);
             }
         }

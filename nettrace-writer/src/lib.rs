@@ -188,7 +188,7 @@ pub mod __process {
 
     use crate::flusher::OwnThread;
     pub use crate::{
-        process::environment::{all as all_variables, ignores, variable},
+        process::environment::{all as all_variables, ignores, restriction, variable},
         session::health::complain,
     };
 

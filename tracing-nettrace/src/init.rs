@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nettrace_writer::{Session, SessionBuilder, Stats, record_panics};
+use nettrace_writer::{__process::complain, Session, SessionBuilder, Stats, record_panics};
 use tracing_core::{Dispatch, dispatcher, subscriber::NoSubscriber};
 use tracing_subscriber::filter::{ParseError, Targets};
 
@@ -157,6 +157,24 @@ impl Init {
         dispatcher::set_global_default(Dispatch::new(subscriber))
             .map_err(|_| InitError::AlreadyInstalled)?;
         Ok(Trace { session })
+    }
+}
+
+impl Init {
+    /// [`install`](Self::install) for a service that must run whether or not it is recorded. An
+    /// error is one line on standard error, [`health`](nettrace_writer::health()) tells it, and the
+    /// result is `None`.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # std::env::set_current_dir(&directory)?;
+    /// let _trace = tracing_nettrace::init().file("service.nettrace").install_or_warn();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use = "the trace ends when this is dropped"]
+    pub fn install_or_warn(self) -> Option<Trace> {
+        let installed = self.install();
+        installed.inspect_err(|error| complain(format_args!("nothing is recorded: {error}"))).ok()
     }
 }
 

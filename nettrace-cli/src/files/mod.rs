@@ -22,6 +22,8 @@ use crate::{failure::Failure, foreign, spelling::OneLine, summary::say};
 
 /// The key whose value says that a stream was made of a recorder file: the process.
 const RECOVERED: &str = "nettrace.recovered";
+/// That which says that a stream is of a flight recorder: how many events it had given up.
+const GIVEN_UP: &str = "nettrace.given_up";
 
 /// The traces that a command reads.
 #[derive(Debug)]
@@ -242,16 +244,20 @@ pub(crate) fn recordings(files: Vec<File>) -> io::Result<Vec<Recording>> {
             let is_copy =
                 file.part.is_some() && (&file.part, file.start) == (&kept.part, kept.start);
             if is_copy {
-                copies.push(format!(
-                    "{} is a copy of {}",
-                    file.path.display(),
-                    kept.path.display()
-                ));
+                let (path, kept) = (file.path.display(), kept.path.display());
+                copies.push(match file.trace.value(GIVEN_UP) {
+                    // They may have the same events, and each has some of its own.
+                    Some(_) => format!(
+                        "{path} is of the same flight recorder as {kept}, and is left out: read it \
+                         by itself"
+                    ),
+                    None => format!("{path} is a copy of {kept}; it is left out"),
+                });
             }
             is_copy
         });
         for copy in copies {
-            say(Some(format_args!("{}; it is left out", OneLine(copy))))?;
+            say(Some(format_args!("{}", OneLine(copy))))?;
         }
         let is_twice = |pair: &[File]| pair[0].part == pair[1].part;
         if files.windows(2).any(is_twice) {

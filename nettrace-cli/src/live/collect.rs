@@ -41,7 +41,7 @@ pub(crate) struct CollectOptions {
     source: Source,
     /// What to record: NAME[:KEYWORDS[:LEVEL[:ARGUMENTS]]], separated by commas. KEYWORDS is
     /// hexadecimal [default: everything]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, alias = "provider", value_name = "LIST", value_delimiter = ',')]
     providers: Vec<Provider>,
     /// What to record of a process of .NET, separated by commas. Adds to --providers
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -326,12 +326,15 @@ fn report(path: &Path, has_past: bool, limits: Limits) -> Result<(), Failure> {
     let file = open.map_err(|error| Failure::Open(name.to_string(), error))?;
     let mut reader = limits.options().open(file)?;
     reader.read_to_end()?;
-    if has_past && reader.trace().value("nettrace.given_up").is_none() {
+    let (events, lost) = (reader.totals().events, reader.totals().lost);
+    if !has_past {
+        return Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost")))?);
+    }
+    if reader.trace().value("nettrace.given_up").is_none() {
         let words = "the process knows of no flight recorder, and has sent nothing of the past";
         return Err(Failure::Process(words.to_owned()));
     }
-    let (events, lost) = (reader.totals().events, reader.totals().lost);
-    Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost")))?)
+    Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost or before these")))?)
 }
 
 /// Reads a time: seconds, or a number with a unit.

@@ -2,7 +2,8 @@
 //!
 //! A program with the setuid or setgid bit, or with capabilities of its file, has more rights than
 //! who starts it. Such a starter must not choose a file that it writes, so no variable is read
-//! there. Only this module reads variables: `cargo xtask seam` checks that.
+//! there, but for one that only takes something away. Only this module reads variables: `cargo
+//! xtask seam` checks that.
 #![cfg_attr(unix, allow(unsafe_code, reason = "one call of the system that takes no pointer"))]
 
 use std::{
@@ -13,6 +14,11 @@ use std::{
 /// The value of a variable. `None` if it is not set, or if the environment is not obeyed.
 pub fn variable(name: impl AsRef<OsStr>) -> Option<OsString> {
     if is_foreign() { None } else { env::var_os(name) }
+}
+
+/// The value of a variable that only takes something away. It is obeyed whoever has set it.
+pub fn restriction(name: impl AsRef<OsStr>) -> Option<OsString> {
+    env::var_os(name)
 }
 
 /// Whether a variable is set that is not obeyed, so that somebody can be told.

@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{Arc, Weak},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use crate::{
@@ -115,7 +115,7 @@ impl FlightRecorder {
         };
         OwnThread::start(c"nettrace-follow", write).map_err(Error::Thread)?;
         let shared = Arc::downgrade(shared);
-        Ok(Following { shared, queue, generation: generation(), result })
+        Ok(Following { shared, queue, generation: generation(), result: Some(result) })
     }
 }
 
@@ -143,7 +143,8 @@ pub struct Following {
     queue: Arc<Queue>,
     /// Of the process that has the thread, and not of one that was forked from it.
     generation: u32,
-    result: Receiver<io::Result<Dump>>,
+    /// `None`: it has gone.
+    result: Option<Receiver<io::Result<Dump>>>,
 }
 
 impl Following {
@@ -154,30 +155,35 @@ impl Following {
     ///
     /// # Errors
     ///
-    /// - [`Error::Sink`]: the sink has failed, or has taken too little.
+    /// - [`Error::Sink`]: the sink has failed, or has taken too little. Or the recorder had no room
+    ///   for what later events refer to, and has begun anew.
     /// - [`Error::FlusherDied`]: the sink has panicked.
     /// - [`Error::Forked`]: the trace is one of the process that this one was forked from.
-    pub fn finish(self) -> Result<Dump, Error> {
+    pub fn finish(mut self) -> Result<Dump, Error> {
         if self.generation != generation() {
             return Err(Error::Forked);
         }
+        let asked = SystemTime::now();
         if let Some(shared) = self.shared.upgrade() {
             let (done, answer) = channel::bounded(1);
             if shared.send_within(Command::Flush(done), PATIENCE) {
                 let _ = answer.recv_timeout(PATIENCE);
             }
         }
-        self.queue.end();
-        let result = self.result.recv().map_err(|_| Error::FlusherDied)?;
+        self.queue.end(Ok(asked));
+        let result = self.result.take().and_then(|result| result.recv().ok());
+        let result = result.ok_or(Error::FlusherDied)?;
         result.map_err(Error::Sink)
     }
 }
 
 impl Drop for Following {
     fn drop(&mut self) {
-        // In the child of a fork a thread of the parent may hold the lock for ever.
+        // In the child of a fork a thread of the parent may hold the locks for ever.
         if self.generation == generation() {
-            self.queue.end();
+            self.queue.end(Ok(SystemTime::now()));
+        } else {
+            std::mem::forget(self.result.take());
         }
     }
 }

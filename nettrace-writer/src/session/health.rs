@@ -69,15 +69,23 @@ pub fn health() -> Health {
 /// Says on standard error that something does not work, and has [`health`] tell it.
 pub fn complain(problem: impl fmt::Display) {
     let problem = problem.to_string();
-    // Without a standard error there is nobody to tell.
-    let _ = writeln!(io::stderr(), "nettrace: {problem}");
+    say(&problem);
     sessions::note_problem(emit::attach, problem);
+}
+
+/// Says something on standard error.
+fn say(words: impl fmt::Display) {
+    // Without a standard error there is nobody to tell.
+    let _ = writeln!(io::stderr(), "nettrace: {words}");
 }
 
 impl SessionBuilder {
     /// [`start`](Self::start) for a service that must run whether or not it is recorded. An error
     /// is one line on standard error, [`health`] tells it, and the result is `None`. Events then
     /// cost what they cost while nobody listens.
+    ///
+    /// Unless [`on_sink_change`](Self::on_sink_change) is set, standard error also has a line when a
+    /// disk is full, and when the trace goes on.
     ///
     /// ```
     /// use nettrace_writer::Session;
@@ -90,7 +98,10 @@ impl SessionBuilder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[must_use = "a session that is dropped at once records nothing; keep it in a variable"]
-    pub fn start_or_warn(self) -> Option<Session> {
+    pub fn start_or_warn(mut self) -> Option<Session> {
+        if self.on_sink_change.is_none() {
+            self = self.on_sink_change(|change| say(change));
+        }
         let started = self.start();
         started.inspect_err(|error| complain(format_args!("nothing is recorded: {error}"))).ok()
     }

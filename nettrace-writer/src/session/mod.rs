@@ -194,7 +194,7 @@ impl Session {
             sequence_point_bytes: builder.sequence_point_bytes,
             sequence_point_interval: builder.sequence_point_interval,
             ids: if sink.takes_rows_apart() { Ids::Both } else { builder.ids },
-            redaction,
+            redaction: redaction.clone(),
             prefault: (builder.prefault.min(builder.budget) / layout.chunk_size) as u32,
         };
         // The thread comes first: if there can be none, the sink is not started, and makes no file.
@@ -234,7 +234,8 @@ impl Session {
         // If its thread cannot begin, the session ends here.
         if let (Some(triggers), Some(recorder)) = (builder.triggers.take(), &session.inner.recorder)
         {
-            session.inner.watch = Some(Box::new(Watch::start(triggers, recorder.clone())?));
+            session.inner.watch =
+                Some(Box::new(Watch::start(triggers, recorder.clone(), redaction)?));
         }
         Ok(session)
     }

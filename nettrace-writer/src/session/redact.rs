@@ -10,7 +10,9 @@ impl SessionBuilder {
     /// labels and key-values with a name.
     ///
     /// A name can be the path of a field through objects and lists (`card.number`). The name of an
-    /// event may precede it (`Sold:customer`). Of several names that fit, the last call decides.
+    /// event or a span may precede it (`Sold:customer`). Of several names that fit a field, the
+    /// last call decides; nothing is kept of an object that goes. Keys of maps and tags of metrics
+    /// are values, not names.
     /// [`Redact`] says what becomes of a value. The hashes have the key of
     /// [secrets](crate::secret): a text has the same hash everywhere. No name is checked, because
     /// types of events come when they come.

@@ -1,6 +1,7 @@
 //! What makes a flight recorder write a dump by itself, and the thread that writes it.
 
 use std::{
+    borrow::Cow,
     collections::VecDeque,
     ffi::OsString,
     fmt, fs,
@@ -12,6 +13,7 @@ use std::{
 };
 
 use nettrace_event::Level;
+use nettrace_format::redact::Redaction;
 
 use crate::{
     flusher::OwnThread,
@@ -326,6 +328,8 @@ pub(crate) struct Control {
     requests: Mutex<Option<Sender<Request>>>,
     rates: Mutex<Vec<(String, Stopwatch)>>,
     counts: Mutex<DumpCounts>,
+    /// For what this crate says of panics.
+    redaction: Mutex<Option<Redaction>>,
 }
 
 impl fmt::Debug for Control {
@@ -346,7 +350,11 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins to write the dumps of a recorder.
-    pub(crate) fn start(triggers: Triggers, recorder: Recorder) -> Result<Self, Error> {
+    pub(crate) fn start(
+        triggers: Triggers,
+        recorder: Recorder,
+        redaction: Option<Redaction>,
+    ) -> Result<Self, Error> {
         let (requests, inbox) = channel::bounded(64);
         let control = Arc::new(Control {
             generation: generation(),
@@ -354,13 +362,14 @@ impl Watch {
             requests: Mutex::new(Some(requests)),
             rates: Mutex::default(),
             counts: Mutex::default(),
+            redaction: Mutex::new(redaction),
         });
         let stem = file_name::expand(&triggers.stem).map_err(Error::FileName)?;
+        let on_signal = OnSignal::start(&triggers.signals, &control)?;
         fs::create_dir_all(&triggers.folder).map_err(|error| {
             let action = format!("cannot make the folder {}", triggers.folder.display());
             Error::Sink(during(action, error))
         })?;
-        let on_signal = OnSignal::start(&triggers.signals, &control)?;
         // The current folder may change.
         let folder = std::path::absolute(&triggers.folder).map_err(Error::Sink)?;
         if triggers.on_panic {
@@ -443,9 +452,9 @@ impl Control {
 
     fn is_due(&self, name: &str) -> bool {
         let mut rates = self.rates.lock();
-        let is_full = rates.len() >= MOST_NAMES;
+        let is_full = rates.len() >= MOST_NAMES && name != THE_END;
         let known = match rates.iter().position(|(known, _)| known == name) {
-            None if is_full => Some(MOST_NAMES - 1),
+            None if is_full => Some(0),
             known => known,
         };
         let Some(known) = known else {
@@ -464,10 +473,23 @@ impl Control {
     }
 }
 
+impl Control {
+    /// What a key-value has of a field of the event `Panic`.
+    fn redacted<'a>(&self, field: &str, value: &'a str) -> Cow<'a, str> {
+        let mut redaction = self.redaction.lock();
+        let Some(redaction) = redaction.as_mut() else { return value.into() };
+        let names = [format!("Panic:{field}"), field.to_owned(), format!("panic.{field}")];
+        let hides = names.iter().find(|name| redaction.hides(name));
+        hides.map_or(value.into(), |name| redaction.text(name, value))
+    }
+}
+
 impl AfterPanic for Control {
     fn panicked(&self, message: &str, place: &str, ends_process: bool) {
         let (done, is_done) = channel::bounded(1);
-        let key_values = [("panic.message", message), ("panic.location", place)];
+        let [message, place] = [("message", message), ("location", place)]
+            .map(|(field, value)| self.redacted(field, value));
+        let key_values = [("panic.message", &*message), ("panic.location", &*place)];
         let done = ends_process.then_some(done);
         let is_asked = local::holding_locks(|| self.ask("panic", &key_values, true, done));
         if is_asked == Some(true) && ends_process {
@@ -582,5 +604,28 @@ impl Dumps {
         let name: String = name.take(MOST_OF_NAME).collect();
         file.push(format!("-{name}-{}.nettrace", self.number));
         self.folder.join(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_has_a_rate_of_its_own_whatever_came_before() {
+        let control = Control {
+            generation: generation(),
+            every: Duration::from_secs(3_600),
+            requests: Mutex::default(),
+            rates: Mutex::default(),
+            counts: Mutex::default(),
+            redaction: Mutex::default(),
+        };
+        for number in 0..MOST_NAMES {
+            assert!(control.is_due(&number.to_string()));
+        }
+        assert!(!control.is_due("one more"), "it shares a rate");
+        assert!(control.is_due(THE_END));
+        assert!(!control.is_due(THE_END));
     }
 }

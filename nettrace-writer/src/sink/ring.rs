@@ -46,7 +46,7 @@ use nettrace_format::v6::{BLOCK_HEADER, BlockKind, read};
 
 use self::{
     definitions::{Definitions, Threads},
-    follow::Queue,
+    follow::{ANOTHER_STREAM, Queue},
     log::Kept,
 };
 use crate::{
@@ -144,7 +144,7 @@ struct State {
 }
 
 /// What was written between two sequence points. It begins with the first of the two.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Stretch {
     age: Stopwatch,
     /// All that the session recorded later is in this stretch or in a later one.
@@ -152,8 +152,17 @@ struct Stretch {
     /// The number of its first part.
     first: u64,
     parts: Vec<Arc<Part>>,
-    /// In the log: what parts before it say of threads.
+    /// In the log: what parts before it say of threads. As long as somebody has it, the log cannot
+    /// take its place.
     defines: Option<Arc<Kept>>,
+}
+
+impl Stretch {
+    /// For a dump, which knows the threads otherwise.
+    fn without_threads(&self) -> Self {
+        let Self { age, begins, first, parts, .. } = self;
+        Self { age: *age, begins: *begins, first: *first, parts: parts.clone(), defines: None }
+    }
 }
 
 /// Whole blocks.
@@ -399,7 +408,7 @@ impl Sink for RingSink {
             log.clear();
             log.set_given_up(given_up);
         }
-        state.end_followers();
+        state.end_followers(&Err(ANOTHER_STREAM));
         let (header, end, next_part) = (header.to_vec(), Some(end), state.next_part);
         *state = State { header, end, given_up, next_part, log, ..State::default() };
         Ok(())
@@ -421,7 +430,7 @@ impl Sink for RingSink {
     /// Whoever still has the ring finds nothing in it.
     fn finish(&mut self) -> io::Result<()> {
         let mut state = self.0.state.lock();
-        state.end_followers();
+        state.end_followers(&Ok(SystemTime::now()));
         *state = State::default();
         Ok(())
     }

@@ -50,6 +50,7 @@ events! {
     Last of "Flight-Last"
     Followed of "Flight-Followed"
     Held of "Flight-Held"
+    Anew of "Flight-Anew"
 }
 
 /// A recorder that keeps little, in memory or in a file.
@@ -257,31 +258,83 @@ impl Sink for Holding {
 #[test]
 fn a_sink_that_takes_too_little_ends_its_own_trace_alone() {
     static HOLD: Mutex<()> = Mutex::new(());
-    let session = recorder("Flight-Held", Keep::last(LONG).within(1 << 20), None).start().unwrap();
-    let held = HOLD.lock().unwrap();
-    let recorder = session.as_flight_recorder().unwrap();
-    let following = recorder.follow(Past::All, Holding(&HOLD)).unwrap();
-    // Those that are forgotten do not count.
-    for _ in 0..3 {
-        let follow = || recorder.follow(Past::All, MemorySink::new());
-        let others: Vec<_> = (0..15).map(|_| follow().unwrap()).collect();
-        let error = follow().unwrap_err();
-        assert!(error.to_string().contains("16 others follow"), "{error}");
-        drop(others);
-    }
-    for number in 0..20_000 {
-        Held::new(number).emit();
-        if number % 400 == 0 {
-            session.flush().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for file in [None, Some(&folder)] {
+        let session = recorder("Flight-Held", Keep::last(LONG).within(1 << 20), file);
+        let session = session.start().unwrap();
+        let emit = |numbers: std::ops::Range<u64>| {
+            for number in numbers {
+                Held::new(number).emit();
+                if number % 400 == 0 {
+                    session.flush().unwrap();
+                }
+            }
+        };
+        // The recorder is full.
+        emit(0..10_000);
+        let kept = dump(&session, Past::All).0;
+        assert!(kept.given_up > 0, "{kept:?}");
+        let held = HOLD.lock().unwrap();
+        let recorder = session.as_flight_recorder().unwrap();
+        let following = recorder.follow(Past::All, Holding(&HOLD)).unwrap();
+        // Those that are forgotten do not count.
+        for _ in 0..3 {
+            let follow = || recorder.follow(Past::All, MemorySink::new());
+            let others: Vec<_> = (0..15).map(|_| follow().unwrap()).collect();
+            let error = follow().unwrap_err();
+            assert!(error.to_string().contains("16 others follow"), "{error}");
+            drop(others);
         }
+        for round in 0..5 {
+            emit(10_000 + round * 4_000..14_000 + round * 4_000);
+            // The recorder keeps as much as if nobody held anything.
+            let now = dump(&session, Past::All).0;
+            assert!(now.events > kept.events / 2, "{now:?}, before {kept:?}");
+        }
+        drop(held);
+        let error = following.finish().unwrap_err();
+        let is_late = matches!(&error, Error::Sink(error) if error.kind() == ErrorKind::TimedOut);
+        assert!(is_late, "{error}");
+        let stats = session.stats();
+        let (dump, _) = dump(&session, Past::All);
+        assert_eq!(dump.events + dump.given_up + stats.dropped(), 30_000);
+        session.finish().unwrap();
+        let error = recorder.follow(Past::All, MemorySink::new()).unwrap_err();
+        assert!(matches!(error, Error::Sink(_)), "{error}");
     }
+}
+
+#[test]
+fn whoever_follows_knows_until_when_and_that_the_recorder_has_begun_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let keep = Keep::last(LONG).within(1 << 20);
+    let session = recorder("Flight-Anew", keep, Some(&folder)).flush_interval(LONG);
+    let session = session.start().unwrap();
+    let recorder = session.as_flight_recorder().unwrap();
+    let hold: &'static Mutex<()> = Box::leak(Box::default());
+    let held = hold.lock().unwrap();
+    let following = recorder.follow(Past::All, Holding(hold)).unwrap();
+    Anew::new(0).emit();
+    let before = SystemTime::now();
+    let ended = thread::spawn(|| following.finish().unwrap());
+    thread::sleep(Duration::from_millis(300));
+    let after = SystemTime::now();
     drop(held);
-    let error = following.finish().unwrap_err();
-    assert!(matches!(&error, Error::Sink(error) if error.kind() == ErrorKind::TimedOut), "{error}");
-    let stats = session.stats();
-    let (dump, _) = dump(&session, Past::All);
-    assert_eq!(dump.events + dump.given_up + stats.dropped(), 20_000);
-    session.finish().unwrap();
-    let error = recorder.follow(Past::All, MemorySink::new()).unwrap_err();
-    assert!(matches!(error, Error::Sink(_)), "{error}");
+    let dump = ended.join().unwrap();
+    assert!(dump.events == 1 && before <= dump.ends && dump.ends < after, "{dump:?}");
+
+    let following = recorder.follow(Past::All, MemorySink::new()).unwrap();
+    // What these refer to has no room.
+    for number in 1..9_000 {
+        let text = format!("{number:0300}");
+        let _labels = enter_labels(&[Label::Str("text", &text)]).unwrap();
+        Anew::new(number).emit();
+    }
+    session.flush().unwrap();
+    let ended = following.finish();
+    if cfg!(all(feature = "persistent", target_os = "linux", target_pointer_width = "64")) {
+        // Or one round is more than may wait.
+        let error = ended.unwrap_err().to_string();
+        assert!(error.contains("has begun anew") || error.contains("takes less"), "{error}");
+    }
 }

@@ -301,3 +301,42 @@ fn a_recorder_file_beside_a_redaction_is_refused() {
     assert!(matches!(error, Error::RedactedRecorder), "{error}");
     assert!(!path.exists());
 }
+
+/// A name can have colons itself, as events of `tracing` have, and the events of a span have the
+/// name of the span, too.
+#[test]
+fn names_with_colons_and_of_spans() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Testing-Redacted-Colons", name = "shop::db")]
+    struct Colons<'a> {
+        #[trace_event(rename = "http:user")]
+        user: &'a str,
+    }
+    #[traced(provider = "Testing-Redacted-Colons", fields = [customer])]
+    fn pay_now(customer: &str) {
+        let _labels = enter_labels(&[Label::Str("a:b", customer)]).unwrap();
+        Colons { user: customer }.emit();
+    }
+    let leaks = |names: &[&str]| {
+        let memory = MemorySink::new();
+        let builder = Session::builder().sink(memory.clone()).provider("Testing-Redacted-Colons");
+        let names = names.iter();
+        let session = names.fold(builder, |builder, name| builder.redact(*name, Redact::Mask));
+        let session = session.start().unwrap();
+        pay_now(HIDDEN);
+        session.finish().unwrap();
+        let wide: Vec<_> = HIDDEN.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let is_there = |text: &[u8]| memory.bytes().windows(text.len()).any(|bytes| bytes == text);
+        is_there(HIDDEN.as_bytes()) || is_there(&wide)
+    };
+    for names in [
+        ["pay_now:customer", "a:b", "http:user"],
+        ["pay_nowStart:customer", "a:b", "shop::db:http:user"],
+    ] {
+        assert!(!leaks(&names), "{names:?}");
+        for left_out in 0..3 {
+            let fewer: Vec<_> = (0..3).filter(|it| *it != left_out).map(|it| names[it]).collect();
+            assert!(leaks(&fewer), "{fewer:?}");
+        }
+    }
+}

@@ -77,13 +77,13 @@ fn bytes_of(mut file: &File) -> io::Result<Vec<u8>> {
 fn seen(recorder: &Recorder<'_>, noted: &Path) -> Seen {
     // Without the file, what it had counts as lost. What can be read of one that is damaged counts.
     let mut last = Seen::new(recorder.streams());
-    let _ = see(recorder, noted, &mut last);
+    let _ = see(recorder, noted, None, &mut last);
     if last.stream() < recorder.streams() {
         // The next file's path is not noted. It may be there already.
         let beside = noted.parent().and_then(|folder| fs::read_dir(folder).ok());
         for path in beside.into_iter().flatten().flatten().map(|entry| entry.path()) {
             let mut seen = Seen::new(0);
-            let _ = see(recorder, &path, &mut seen);
+            let _ = see(recorder, &path, Some(recorder.streams()), &mut seen);
             if seen.stream() == recorder.streams() {
                 return seen;
             }
@@ -92,20 +92,31 @@ fn seen(recorder: &Recorder<'_>, noted: &Path) -> Seen {
     last
 }
 
-/// Adds what a file of a recording has.
-fn see(recorder: &Recorder<'_>, path: &Path, seen: &mut Seen) -> io::Result<()> {
+/// Adds what a file of a recording has, if it is the stream of this number.
+fn see(
+    recorder: &Recorder<'_>,
+    path: &Path,
+    number: Option<u64>,
+    seen: &mut Seen,
+) -> io::Result<()> {
     if !path.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut file = BufReader::new(File::open(path)?);
     let mut header = vec![0; STREAM_HEADER];
     file.read_exact(&mut header)?;
+    if !header.starts_with(b"Nettrace") {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     let mut block = Vec::new();
     if !next_block(&mut file, &mut block)? {
         return Ok(());
     }
     header.extend_from_slice(&block);
     *seen = recorder.begin_to_see(&header).ok_or(io::ErrorKind::InvalidData)?;
+    if number.is_some_and(|number| number != seen.stream()) {
+        return Ok(());
+    }
     while next_block(&mut file, &mut block)? {
         for block in read::blocks(&block) {
             let added = block.and_then(|block| seen.add(&block));

@@ -1,8 +1,8 @@
 //! Whoever follows a ring: gets a dump, and then all that comes.
 
 use std::{
+    collections::VecDeque,
     io::{self, ErrorKind},
-    mem,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -19,6 +19,10 @@ use crate::{
 /// Whoever waits looks again after this time, which every system can wait.
 const LOOK: Duration = Duration::from_secs(3_600);
 
+/// Why a follower's trace breaks off.
+const TOO_LATE: &str = "the sink takes less than the recorder records";
+pub(super) const ANOTHER_STREAM: &str = "the recorder had no room, and has begun anew";
+
 /// Parts that wait for a follower.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -30,10 +34,11 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    parts: Vec<Arc<Part>>,
+    parts: VecDeque<Arc<Part>>,
     bytes: usize,
-    is_over: bool,
-    is_late: bool,
+    /// Nothing more comes. What was recorded before this time has come, or there is a reason why
+    /// not.
+    end: Option<Result<SystemTime, &'static str>>,
 }
 
 impl Queue {
@@ -45,45 +50,45 @@ impl Queue {
     /// because later blocks need what earlier ones define.
     pub(super) fn put(&self, part: &Arc<Part>) -> bool {
         let mut waiting = self.waiting.lock();
-        if waiting.is_over {
+        if waiting.end.is_some() {
             return false;
         }
         waiting.bytes += part.size();
         if waiting.bytes > self.most {
-            *waiting = Waiting { is_over: true, is_late: true, ..Waiting::default() };
+            *waiting = Waiting { end: Some(Err(TOO_LATE)), ..Waiting::default() };
         } else {
-            waiting.parts.push(Arc::clone(part));
+            waiting.parts.push_back(Arc::clone(part));
         }
         self.changed.notify_all();
-        !waiting.is_over
+        waiting.end.is_none()
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.waiting.lock().is_over
+        self.waiting.lock().end.is_some()
     }
 
     /// Says that nothing more comes. What waits is written.
-    pub(crate) fn end(&self) {
-        self.waiting.lock().is_over = true;
+    pub(crate) fn end(&self, end: Result<SystemTime, &'static str>) {
+        self.waiting.lock().end.get_or_insert(end);
         self.changed.notify_all();
     }
 
-    /// What has come. Waits for it. `None`: nothing more comes.
-    fn next(&self) -> io::Result<Option<Vec<Arc<Part>>>> {
+    /// What comes next. Waits for it. Without a part: when that was said that nothing more comes.
+    fn next(&self) -> io::Result<Result<Arc<Part>, SystemTime>> {
         let mut waiting = self.waiting.lock();
         loop {
-            if waiting.is_late {
-                let words = "the sink takes less than the recorder records";
-                return Err(io::Error::new(ErrorKind::TimedOut, words));
+            if let Some(part) = waiting.parts.pop_front() {
+                waiting.bytes -= part.size();
+                return Ok(Ok(part));
             }
-            if !waiting.parts.is_empty() {
-                waiting.bytes = 0;
-                return Ok(Some(mem::take(&mut waiting.parts)));
+            match waiting.end {
+                Some(Ok(time)) => return Ok(Err(time)),
+                Some(Err(TOO_LATE)) => {
+                    return Err(io::Error::new(ErrorKind::TimedOut, TOO_LATE));
+                }
+                Some(Err(why)) => return Err(io::Error::other(why)),
+                None => waiting = self.changed.wait_for(waiting, LOOK),
             }
-            if waiting.is_over {
-                return Ok(None);
-            }
-            waiting = self.changed.wait_for(waiting, LOOK);
         }
     }
 }
@@ -113,27 +118,30 @@ impl Follower {
         let mut to = Output { sink, dump: &mut dump, copy: Vec::new() };
         snapshot.write_blocks(&mut to)?;
         drop(snapshot);
-        while let Some(parts) = self.0.next()? {
-            for part in parts {
-                to.write(&part)?;
-                to.dump.next = part.number + 1;
+        let ends = loop {
+            match self.0.next()? {
+                Ok(part) => {
+                    to.write(&part)?;
+                    to.dump.next = part.number + 1;
+                }
+                Err(time) => break time,
             }
-        }
+        };
         to.sink.finish()?;
-        dump.ends = SystemTime::now();
+        dump.ends = ends;
         Ok(dump)
     }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.end(Ok(SystemTime::now()));
     }
 }
 
 impl State {
     /// The stream ends.
-    pub(super) fn end_followers(&mut self) {
-        self.followers.drain(..).for_each(|follower| follower.end());
+    pub(super) fn end_followers(&mut self, end: &Result<SystemTime, &'static str>) {
+        self.followers.drain(..).for_each(|follower| follower.end(*end));
     }
 }

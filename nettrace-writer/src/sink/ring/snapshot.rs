@@ -97,7 +97,7 @@ impl State {
             header: self.header.clone(),
             end,
             definitions: self.definitions.clone(),
-            stretches: self.stretches.clone(),
+            stretches: self.stretches.iter().map(Stretch::without_threads).collect(),
             given_up: self.given_up,
             left_out: 0,
             next: self.next_part,
