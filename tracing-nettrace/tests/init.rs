@@ -17,6 +17,9 @@ fn the_one_line_records_the_process() {
     assert!(matches!(misspelt, Err(InitError::Directives { .. })), "{misspelt:?}");
     let missing = init().file(folder.path().join("missing/trace.nettrace")).install();
     assert!(matches!(missing, Err(InitError::Session(_))), "{missing:?}");
+    assert!(init().file("no such folder/trace.nettrace").install_or_warn().is_none());
+    let health = nettrace_writer::health();
+    assert!(health.problems[0].starts_with("nothing is recorded: "), "{health}");
 
     // The file of the run before is there, and stays under another name.
     std::fs::write(&path, "the run before").unwrap();
