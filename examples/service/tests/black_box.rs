@@ -89,11 +89,13 @@ fn kill(service: &mut Child, signal: Signal) -> (SystemTime, ExitStatus) {
 fn has_last_requests(trace: &Path, time: SystemTime) {
     let report = verify(File::open(trace).unwrap()).unwrap();
     assert!(report.is_sound(), "{:#?}", report.violations);
-    assert_eq!(report.lost, 0);
     if let Some(verdict) = reference::ask(&["summary"], Trace::File(trace)) {
-        verdict.assert_holds(report.events, 0);
+        verdict.assert_holds(report.events, report.lost);
     }
     let mut reader = Reader::new(File::open(trace).unwrap()).unwrap();
+    // On a machine that is busy otherwise, the first events can be too old.
+    let given_up = reader.trace().value("nettrace.given_up").map(|count| count.parse().unwrap());
+    assert!(report.lost <= given_up.unwrap_or(0), "{report:?}, given up {given_up:?}");
     let (mut requests, mut last) = (0, 0);
     while let Some(event) = reader.next_event().unwrap() {
         if event.metadata().provider == "NetTrace-Tower" {
@@ -101,13 +103,13 @@ fn has_last_requests(trace: &Path, time: SystemTime) {
             last = last.max(event.header.timestamp);
         }
     }
-    assert!(requests > 200, "{requests} events of requests");
+    assert!(requests > 50, "{requests} events of requests");
     let of = reader.trace();
     // Units of 100 ns since 1601.
     let begins = of.sync_time.to_file_time().unwrap() / 10_000 - 11_644_473_600_000;
     let last = begins as f64 + of.milliseconds(last);
     let time = time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64() * 1e3;
-    assert!(time - last < 1_000.0, "the last request is {} ms old", time - last);
+    assert!(time - last < 5_000.0, "the last request is {} ms old", time - last);
 }
 
 /// The command `nettrace`, if it was built together with the service.
