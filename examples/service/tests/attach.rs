@@ -146,6 +146,18 @@ fn a_black_box_is_asked_for_its_past() {
         target.stop(live.id).unwrap();
     });
     holds(&bytes);
+    // The tools of .NET can ask for it, too.
+    if let Some(tool) = tool("dotnet-trace") {
+        let mut command = Command::new(tool);
+        command.args(["collect", "-p", &service.0.id().to_string(), "-o", "tool.nettrace"]);
+        command.args(["--duration", "00:00:01"]);
+        command.args(["--providers", "NetTrace-FlightRecorder:0:5:Past=30"]);
+        command.env("TMPDIR", folder.path()).env("HOME", folder.path());
+        command.current_dir(folder.path()).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        holds(&fs::read(folder.path().join("tool.nettrace")).unwrap());
+    }
     // Two seconds after the signal.
     let dump = dumps.join(format!("service-{}-SIGUSR1-1.nettrace", service.0.id()));
     while !dump.exists() {

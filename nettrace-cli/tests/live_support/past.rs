@@ -4,9 +4,8 @@ use std::{fs, path::Path, process, thread, time::Duration};
 
 use nettrace_reader::Reader;
 use nettrace_writer::{Emit as _, Keep, Session, TraceEvent};
-use testkit::reference::tool;
 
-use super::{Here, complete, emit_during, text};
+use super::{Here, complete, text};
 use crate::live_support::{interrupt, nettrace, succeeded, until};
 
 #[derive(TraceEvent)]
@@ -92,17 +91,6 @@ fn the_past_is_collected_and_what_comes() {
     assert!(part.start > 0, "{part:?}");
     let lost = format!("{} events, {} lost or before these", part.end - part.start, part.start);
     assert!(text(&output.stderr).contains(&lost), "{}", text(&output.stderr));
-    // The tools of .NET can ask for it.
-    if let Some(tool) = tool("dotnet-trace") {
-        let mut command = process::Command::new(tool);
-        command.args(["collect", "-p", &pid, "--duration", "00:00:01", "-o", "tool.nettrace"]);
-        command.args(["--providers", "NetTrace-FlightRecorder:0:5:Past=3600"]);
-        command.env("TMPDIR", folder).env("HOME", folder).current_dir(folder);
-        command.stdin(process::Stdio::null()).stdout(process::Stdio::piped());
-        let output = emit_during(command);
-        assert!(output.status.success(), "{}", text(&output.stdout));
-        assert_eq!(numbers(&folder.join("tool.nettrace")), 0..all);
-    }
     // The session ends first.
     fs::remove_file(&path).unwrap();
     let child = collect(&["--past", "1h"]).spawn().unwrap();
