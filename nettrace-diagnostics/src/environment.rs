@@ -191,9 +191,9 @@ fn redacted(variables: &Variables<'_>) -> Result<Vec<(String, Redact)>, Bad> {
     let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
     let redacted = |given: &str| {
         let (name, how) = given.split_once('=').unwrap_or((given, "mask"));
-        let how = how.trim().parse().ok().filter(|_| !name.trim().is_empty());
         let name = name.trim();
-        let how = how.filter(|_| !name.starts_with(':') && !name.ends_with(':'));
+        let is_name = !name.is_empty() && !name.starts_with(':') && !name.ends_with(':');
+        let how = how.trim().parse().ok().filter(|_| is_name);
         how.map(|how| (name.to_owned(), how)).ok_or_else(|| {
             format!("`{given}` is no name, and no name with `=mask`, `=hash` or `=keep`")
         })

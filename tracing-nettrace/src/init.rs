@@ -158,9 +158,7 @@ impl Init {
             .map_err(|_| InitError::AlreadyInstalled)?;
         Ok(Trace { session })
     }
-}
 
-impl Init {
     /// [`install`](Self::install) for a service that must run whether or not it is recorded. An
     /// error is one line on standard error, [`health`](nettrace_writer::health()) tells it, and the
     /// result is `None`.

@@ -23,7 +23,7 @@ use crate::{failure::Failure, foreign, spelling::OneLine, summary::say};
 /// The key whose value says that a stream was made of a recorder file: the process.
 const RECOVERED: &str = "nettrace.recovered";
 /// That which says that a stream is of a flight recorder: how many events it had given up.
-const GIVEN_UP: &str = "nettrace.given_up";
+pub(crate) const GIVEN_UP: &str = "nettrace.given_up";
 
 /// The traces that a command reads.
 #[derive(Debug)]

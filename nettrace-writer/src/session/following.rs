@@ -9,9 +9,9 @@ use std::{
 use crate::{
     flusher::OwnThread,
     process::generation,
-    session::{Session, recorder::Recorder},
+    session::{Session, flush_within, recorder::Recorder},
     shared::{
-        Command, Shared,
+        Shared,
         channel::{self, Receiver},
         error::Error,
         local, sessions,
@@ -165,10 +165,7 @@ impl Following {
         }
         let asked = SystemTime::now();
         if let Some(shared) = self.shared.upgrade() {
-            let (done, answer) = channel::bounded(1);
-            if shared.send_within(Command::Flush(done), PATIENCE) {
-                let _ = answer.recv_timeout(PATIENCE);
-            }
+            flush_within(&shared, PATIENCE);
         }
         self.queue.end(Ok(asked));
         let result = self.result.take().and_then(|result| result.recv().ok());

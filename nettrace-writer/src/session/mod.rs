@@ -112,6 +112,15 @@ fn flush(shared: &Shared) -> Result<(), Error> {
     .unwrap_or(Err(Error::InSignalHandler))
 }
 
+/// The same, but waits for `patience` at most.
+fn flush_within(shared: &Shared, patience: Duration) {
+    let begun = Instant::now();
+    let (done, answer) = channel::bounded(1);
+    if shared.send_within(Command::Flush(done), patience) {
+        let _ = answer.recv_timeout(patience.saturating_sub(begun.elapsed()));
+    }
+}
+
 impl Session {
     /// A builder, which has a default for everything except the sink.
     ///
@@ -477,11 +486,8 @@ impl Inner {
         if let Some(watch) = self.watch.take() {
             let begun = Instant::now();
             // Events that nobody has looked at may meet a condition.
-            let (done, answer) = channel::bounded(1);
-            let flush = Command::Flush(done);
-            if !self.is_flusher() && self.shared.send_within(flush, self.finish_timeout) {
-                let patience = self.finish_timeout.saturating_sub(begun.elapsed());
-                let _ = answer.recv_timeout(patience);
+            if !self.is_flusher() {
+                flush_within(&self.shared, self.finish_timeout);
             }
             watch.end(self.finish_timeout.saturating_sub(begun.elapsed()));
         }

@@ -26,9 +26,11 @@ impl Definitions {
             let block = block?;
             if block.is(BlockKind::Metadata) {
                 self.types.extend_from_slice(block.whole);
+            } else {
+                self.threads.note(&block)?;
             }
         }
-        self.threads.note(blocks)
+        Ok(())
     }
 
     /// The blocks that define it.
@@ -51,21 +53,18 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Keeps up with which threads these blocks define and remove.
-    pub(super) fn note(&mut self, blocks: &[u8]) -> Result<(), read::Malformed> {
-        for block in read::blocks(blocks) {
-            let block = block?;
-            if block.is(BlockKind::Thread) {
-                for (index, row) in read::thread_rows(block.body)? {
-                    self.bytes += row.len();
-                    let before = self.rows.insert(index, row.into());
-                    self.bytes -= before.map_or(0, |row| row.len());
-                }
-            } else if block.is(BlockKind::RemoveThread) {
-                for of in read::thread_sequences(block.body)? {
-                    let before = self.rows.remove(&of.thread);
-                    self.bytes -= before.map_or(0, |row| row.len());
-                }
+    /// Keeps up with which threads a block defines or removes.
+    pub(super) fn note(&mut self, block: &read::Block<'_>) -> Result<(), read::Malformed> {
+        if block.is(BlockKind::Thread) {
+            for (index, row) in read::thread_rows(block.body)? {
+                self.bytes += row.len();
+                let before = self.rows.insert(index, row.into());
+                self.bytes -= before.map_or(0, |row| row.len());
+            }
+        } else if block.is(BlockKind::RemoveThread) {
+            for of in read::thread_sequences(block.body)? {
+                let before = self.rows.remove(&of.thread);
+                self.bytes -= before.map_or(0, |row| row.len());
             }
         }
         Ok(())

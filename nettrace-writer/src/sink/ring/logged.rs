@@ -35,7 +35,7 @@ impl State {
                 self.give_up_batch(rows[rows.len() - 1] - rows[first]);
                 break;
             };
-            self.alive.note(part)?;
+            read::blocks(part).try_for_each(|block| self.alive.note(&block?))?;
             let ends = ends[first..last].iter().map(|end| end - start).collect();
             self.add(Part::new(Store::Log(kept), ends, events))?;
             first = last;
