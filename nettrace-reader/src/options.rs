@@ -231,6 +231,10 @@ impl Options {
     /// [`Reader::next_item`](crate::Reader::next_item) returns can define a type or a thread more
     /// than once.
     ///
+    /// Streams that have the same value of [`Trace::FILE`](crate::Trace::FILE), too, are dumps of a
+    /// flight recorder, in the order in which they begin. What one of them repeats of those before
+    /// is left out.
+    ///
     /// All streams must have the same value of [`Trace::RECORDING`](crate::Trace::RECORDING), or
     /// reading fails with [`ErrorKind::OtherRecording`](crate::ErrorKind::OtherRecording).
     ///

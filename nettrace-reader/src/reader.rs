@@ -6,6 +6,7 @@ use crate::{
     error::{Damage, Error, ErrorKind, Result, Table},
     event::Event,
     framing::{BlockHead, Blocks, Format},
+    hash::Map,
     input::Source,
     labels, metadata,
     options::Options,
@@ -13,6 +14,7 @@ use crate::{
     schema::Metadata,
     sorted::SortedReader,
     tables::{Number, Slot, Tables, ThreadTotals, TypeTotals, cost_of_metadata, undefined},
+    trace::Trace,
     typed::{EventSource, Events, ReadEvent},
 };
 
@@ -48,11 +50,15 @@ impl Options {
         }
         let trace = block::parse_trace(format, Cursor::new(blocks.body(), head.body))
             .map_err(|damage| Error::malformed(BlockKind::Trace, damage))?;
+        let is_dump = trace.value(Trace::GIVEN_UP).is_some();
+        let file = trace.value(Trace::FILE).map(str::to_owned);
         let mut tables = Tables::new(format, self.dialect, trace, self.definitions_limit);
+        tables.ended = (self.joined && is_dump).then(Map::default);
         tables.describes_runtime = self.runtime_events;
         tables.corrects_types = true;
         Ok(Reader {
             blocks,
+            file,
             tables,
             options: self,
             totals: Totals { blocks: 1, ..Totals::default() },
@@ -62,6 +68,7 @@ impl Options {
             finished_types: Vec::new(),
             finished_types_cost: 0,
             first_damage: None,
+            repeats: None,
             current: Current::default(),
             state: State::BetweenBlocks,
         })
@@ -101,6 +108,10 @@ pub struct Reader<R> {
     finished_types_cost: usize,
     /// The first damage in a description of an event type.
     first_damage: Option<Damage>,
+    /// Which file of its recording this stream is.
+    file: Option<String>,
+    /// If this stream has events again that the streams before had: how many events they had.
+    repeats: Option<u64>,
     pub(crate) current: Current,
     state: State,
 }
@@ -139,8 +150,8 @@ enum State {
 pub(crate) enum Step {
     /// A row, which [`Reader::current`] describes.
     Row,
-    /// The end of an event block.
-    BlockEnd,
+    /// The end of a run of rows: of an event block, or before a row that is left out.
+    RunEnd,
     /// A sequence point. [`Reader::pass_sequence_point`] applies its effects on the tables.
     SequencePoint { flush_threads: bool, flush_metadata: bool },
     /// The end of the stream.
@@ -219,7 +230,7 @@ impl<R: Source> Reader<R> {
                     self.pass_like_rows();
                     continue;
                 }
-                Step::BlockEnd => {}
+                Step::RunEnd => {}
                 Step::SequencePoint { flush_threads, flush_metadata } => {
                     self.pass_sequence_point(flush_threads, flush_metadata);
                 }
@@ -252,7 +263,7 @@ impl<R: Source> Reader<R> {
         loop {
             match self.step()? {
                 Step::Row => return Ok(true),
-                Step::BlockEnd => {}
+                Step::RunEnd => {}
                 Step::SequencePoint { flush_threads, flush_metadata } => {
                     self.pass_sequence_point(flush_threads, flush_metadata);
                 }
@@ -292,26 +303,26 @@ impl<R: Source> Reader<R> {
                 return Ok(Step::Row);
             }
             if self.current.rows.position < self.current.end {
-                let row = self.read_row();
-                if row.is_err() {
+                let step = self.read_row();
+                if step.is_err() {
                     self.state = State::Ended;
                     self.current.warm = false;
                 }
-                return row.map(|()| Step::Row);
+                return step;
             }
             self.current.warm = false;
             self.state = State::BetweenBlocks;
-            return Ok(Step::BlockEnd);
+            return Ok(Step::RunEnd);
         }
         let step = self.next_block();
-        if !matches!(step, Ok(Step::Row | Step::BlockEnd | Step::SequencePoint { .. })) {
+        if !matches!(step, Ok(Step::Row | Step::RunEnd | Step::SequencePoint { .. })) {
             self.state = State::Ended;
         }
         step
     }
 
     #[inline]
-    fn read_row(&mut self) -> Result<()> {
+    fn read_row(&mut self) -> Result<Step> {
         let body = self.blocks.body();
         let current = &mut self.current;
         let start = current.rows.position;
@@ -331,6 +342,10 @@ impl<R: Source> Reader<R> {
                 self.resolve(start)?;
             }
         }
+        if self.repeats.is_some() && self.is_repeated() {
+            self.current.warm = false;
+            return Ok(Step::RunEnd);
+        }
         let header = &self.current.rows.header;
         self.totals.events += 1;
         self.totals.payload_bytes += u64::from(header.payload_size);
@@ -345,7 +360,7 @@ impl<R: Source> Reader<R> {
             self.totals.lost += u64::from(lost);
             self.totals.step_backs += thread.step_backs - before;
         }
-        Ok(())
+        Ok(Step::Row)
     }
 
     /// Counts the rows after the last one that differ from it only in time and payload. The last of
@@ -435,7 +450,7 @@ impl<R: Source> Reader<R> {
             Stop::Damage(damage) => Error::malformed(head.kind, damage),
         });
         if head.kind == BlockKind::EndOfStream && self.options.joined && self.next_stream()? {
-            return Ok(Step::BlockEnd);
+            return Ok(Step::RunEnd);
         }
         step
     }
@@ -448,6 +463,7 @@ impl<R: Source> Reader<R> {
             finished_threads,
             finished_types_cost,
             first_damage,
+            repeats,
             options,
             current,
             ..
@@ -470,7 +486,7 @@ impl<R: Source> Reader<R> {
                     ..Current::default()
                 };
                 self.state = State::InEventBlock;
-                return Ok(Step::BlockEnd);
+                return Ok(Step::RunEnd);
             }
             BlockKind::Trace => {
                 return Err(Damage { offset: head.offset, what: "it is the second one" }.into());
@@ -499,7 +515,7 @@ impl<R: Source> Reader<R> {
             })?,
             BlockKind::RemoveThread => block::parse_removals(cursor, |offset, index, sequence| {
                 let slot = checkpoint(tables, totals, offset, index, Number::Last(sequence))?;
-                if options.keep_thread_totals {
+                if options.keep_thread_totals && !tables.thread(slot).is_repeated() {
                     finished_threads.push(tables.thread(slot).clone());
                     check_kept(offset, finished_threads.len(), options.definitions_limit)?;
                 }
@@ -513,6 +529,11 @@ impl<R: Source> Reader<R> {
                         checkpoint(tables, totals, offset, index, number).map(|_| ())
                     })?;
                 totals.sequence_points += 1;
+                if *repeats == Some(totals.events) {
+                    // The streams before had it, and later events than those before it.
+                    tables.flush_stream();
+                    return Ok(Step::RunEnd);
+                }
                 if options.keep_thread_totals && (point.flush_threads || format == Format::V5) {
                     let kept = finished_threads.len() + tables.live_threads().count();
                     check_kept(head.offset, kept, options.definitions_limit)?;
@@ -537,7 +558,7 @@ impl<R: Source> Reader<R> {
             }
             BlockKind::Unknown(_) | BlockKind::UnknownObject => totals.unknown_blocks += 1,
         }
-        Ok(Step::BlockEnd)
+        Ok(Step::RunEnd)
     }
 
     /// Removes the definitions that a sequence point makes invalid. Everything before the point has

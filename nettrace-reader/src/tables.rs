@@ -3,7 +3,10 @@
 use std::{borrow::Cow, mem::size_of, ops::Range};
 
 pub use crate::tables::numbers::ThreadTotals;
-pub(crate) use crate::tables::{cost::cost_of_metadata, numbers::Number};
+pub(crate) use crate::tables::{
+    cost::cost_of_metadata,
+    numbers::{Number, STEP_BACK},
+};
 use crate::{
     error::{Error, ErrorKind, Result, Table},
     framing::Format,
@@ -66,6 +69,10 @@ pub(crate) struct Tables {
     metadata_slots: Map<u32, Slot>,
     /// How many joined streams have ended, and how many had when each type was defined last.
     stream: u64,
+    /// Whether this one can have threads and events again that those before had.
+    repeats: bool,
+    /// The last numbers of threads that have ended, if a joined stream can have them again.
+    pub(crate) ended: Option<Map<u64, u32>>,
     metadata_streams: Vec<u64>,
     threads: Vec<ThreadTotals>,
     /// Versions 4 and 5: whether there were too many threads to remember all of them.
@@ -133,6 +140,8 @@ impl Tables {
             type_counts: Vec::new(),
             metadata_slots: Map::default(),
             stream: 0,
+            repeats: false,
+            ended: None,
             metadata_streams: Vec::new(),
             threads: Vec::new(),
             has_forgotten: false,
@@ -305,7 +314,12 @@ impl Tables {
         &mut self.threads[slot as usize]
     }
 
+    /// Those that live at this point, as far as is known.
     pub(crate) fn live_threads(&self) -> impl Iterator<Item = &ThreadTotals> {
+        self.defined_threads().filter(|thread| !thread.is_repeated())
+    }
+
+    fn defined_threads(&self) -> impl Iterator<Item = &ThreadTotals> {
         self.thread_slots.values().map(|slot| &self.threads[*slot as usize])
     }
 
@@ -318,10 +332,13 @@ impl Tables {
         if known.stream == self.stream {
             return Err(duplicate(offset, Table::Thread, index));
         }
-        // It goes on in this stream, where its numbers begin again.
+        // It goes on in this stream. In another file its numbers begin again.
         self.cost.threads -= cost_of_thread(&known.thread);
         self.cost.threads += cost_of_thread(&thread);
-        (known.thread, known.stream, known.last_sequence) = (thread, self.stream, 0);
+        (known.thread, known.stream) = (thread, self.stream);
+        if !self.repeats {
+            known.last_sequence = 0;
+        }
         self.check_limit(offset)
     }
 
@@ -330,8 +347,11 @@ impl Tables {
         self.cost.threads += cost_of_thread(&thread);
         self.check_limit(offset)?;
         self.definitions += 1;
+        let ended = self.ended.as_ref().and_then(|ended| ended.get(&index).copied());
         let totals = ThreadTotals {
             thread,
+            last_sequence: ended.unwrap_or(0),
+            has_ended_before: ended.is_some(),
             numbering: Numbering::new(self.format, self.dialect),
             definition: self.definitions,
             stream: self.stream,
@@ -355,6 +375,9 @@ impl Tables {
     pub(crate) fn remove_thread(&mut self, index: u64) {
         if let Some(slot) = self.thread_slots.remove(&index) {
             self.removed_threads.entry(index).or_default().push(slot);
+            if let Some(ended) = &mut self.ended {
+                ended.insert(index, self.threads[slot as usize].last_sequence);
+            }
         }
     }
 
@@ -365,15 +388,20 @@ impl Tables {
         }
     }
 
-    /// Notes that a stream has ended and that its continuation begins. Returns threads that seem to
-    /// have ended, and are removed.
-    pub(crate) fn begin_stream(&mut self) -> Vec<ThreadTotals> {
+    /// Notes that a stream has ended and that its continuation begins, which may repeat some of it.
+    /// Returns threads that seem to have ended, and are removed.
+    pub(crate) fn begin_stream(&mut self, repeats: bool) -> Vec<ThreadTotals> {
         // What comes now belongs to other definitions.
         let last = self.definitions;
         self.definitions += 1;
         let stacks = std::mem::take(&mut self.stacks);
         let label_lists = std::mem::take(&mut self.label_lists);
         self.older.push(Older { stream: self.stream, last, stacks, label_lists });
+        // A stream that repeats others can end before threads do that have ended in them.
+        let repeated = self.defined_threads().filter(|thread| thread.is_repeated());
+        for index in repeated.map(|thread| thread.thread.index).collect::<Vec<_>>() {
+            self.remove_thread(index);
+        }
         // A stream need not say that a thread ended if that happens as the stream ends.
         let mut gone = Vec::new();
         if self.thread_slots.len() > MANY_THREADS {
@@ -382,7 +410,18 @@ impl Tables {
             gone.iter().for_each(|thread| self.remove_thread(thread.thread.index));
         }
         self.stream += 1;
+        self.repeats = repeats;
+        if let (false, Some(ended)) = (repeats, &mut self.ended) {
+            ended.clear();
+        }
         gone
+    }
+
+    /// Forgets the stacks and label lists of this stream. No event that was delivered, or will be,
+    /// refers to them.
+    pub(crate) fn flush_stream(&mut self) {
+        self.stacks = Stacks::default();
+        self.label_lists = LabelLists::default();
     }
 
     /// How many joined streams have ended.
@@ -524,7 +563,9 @@ impl Tables {
         let cost = |stacks: &Stacks, lists: &LabelLists| stacks.cost() + lists.cost();
         let older: usize = self.older.iter().map(|it| cost(&it.stacks, &it.label_lists)).sum();
         let current = cost(&self.stacks, &self.label_lists);
-        if metadata + threads + current + older <= self.limit {
+        let ended =
+            self.ended.as_ref().map_or(0, |ended| ended.len() * 2 * size_of::<(u64, u32)>());
+        if metadata + threads + current + older + ended <= self.limit {
             return Ok(());
         }
         let what = "keeping the threads, event types, stacks and labels";

@@ -27,6 +27,14 @@ impl Trace {
     /// The key whose value is the number of the stream in its recording. The first has number 1.
     pub const FILE: &'static str = "nettrace.file";
 
+    /// The key that a dump of a flight recorder has. Its value is how many events the recorder had
+    /// given up before.
+    pub const GIVEN_UP: &'static str = "nettrace.given_up";
+
+    /// The key whose value is how many more events a dump of a flight recorder leaves out. They are
+    /// those before its first one.
+    pub const LEFT_OUT: &'static str = "nettrace.left_out";
+
     /// The last value of `key`.
     ///
     /// ```

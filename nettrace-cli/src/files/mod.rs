@@ -4,6 +4,8 @@
 //! which recording they are of, and which file of it. If all files are of one such recording, their
 //! bytes are read one after another ([`Joined`]). Otherwise the recordings are merged by time into
 //! one stream of version 6. [`merge`](crate::merge) does either, so a command reads one stream.
+//!
+//! The dumps of a flight recorder are joined, too: they are parts of one stream, which may overlap.
 
 mod joined;
 
@@ -22,8 +24,6 @@ use crate::{failure::Failure, foreign, spelling::OneLine, summary::say};
 
 /// The key whose value says that a stream was made of a recorder file: the process.
 const RECOVERED: &str = "nettrace.recovered";
-/// That which says that a stream is of a flight recorder: how many events it had given up.
-pub(crate) const GIVEN_UP: &str = "nettrace.given_up";
 
 /// The traces that a command reads.
 #[derive(Debug)]
@@ -58,6 +58,8 @@ pub(crate) struct File {
     pub(crate) start: Option<i128>,
     /// Its recording, and its number there.
     pub(crate) part: Option<(String, u64)>,
+    /// For a dump of a flight recorder: how many events were before its first one.
+    pub(crate) before: Option<u64>,
     /// How many bytes of it are read: those before damage that is known.
     pub(crate) most: u64,
 }
@@ -190,12 +192,15 @@ impl File {
         let trace = reader.trace();
         let number = trace.value(Trace::FILE).and_then(|number| number.parse().ok());
         let recording = trace.value(Trace::RECORDING).map(str::to_owned);
+        let count = |key| trace.value(key).and_then(|count| count.parse::<u64>().ok());
+        let left_out = count(Trace::LEFT_OUT).unwrap_or(0);
         Ok(Self {
             size,
             // A stream of version 5 counts as version 4 so far.
             version: reader.major_version(),
             start: Clock::of(trace).start(),
             part: recording.zip(number),
+            before: count(Trace::GIVEN_UP).map(|count| count.saturating_add(left_out)),
             trace: trace.clone(),
             most: u64::MAX,
             path,
@@ -238,19 +243,18 @@ pub(crate) fn recordings(files: Vec<File>) -> io::Result<Vec<Recording>> {
     let mut all = Vec::new();
     for mut recording in found {
         let files = &mut recording.files;
-        files.sort_by_key(|file| (file.part.as_ref().map(|part| part.1), file.start, !file.size));
+        files.sort_by_key(|file| {
+            (file.part.as_ref().map(|part| part.1), file.start, file.before, !file.size)
+        });
         let mut copies = Vec::new();
         files.dedup_by(|file, kept| {
-            let is_copy =
-                file.part.is_some() && (&file.part, file.start) == (&kept.part, kept.start);
+            // Of dumps that begin at one event, the largest has all that the others have.
+            let is_copy = file.part.is_some()
+                && (&file.part, file.start, file.before) == (&kept.part, kept.start, kept.before);
             if is_copy {
                 let (path, kept) = (file.path.display(), kept.path.display());
-                copies.push(match file.trace.value(GIVEN_UP) {
-                    // They may have the same events, and each has some of its own.
-                    Some(_) => format!(
-                        "{path} is of the same flight recorder as {kept}, and is left out: read it \
-                         by itself"
-                    ),
+                copies.push(match file.before {
+                    Some(_) => format!("{path} has no event that is not in {kept}; it is left out"),
                     None => format!("{path} is a copy of {kept}; it is left out"),
                 });
             }
@@ -259,7 +263,9 @@ pub(crate) fn recordings(files: Vec<File>) -> io::Result<Vec<Recording>> {
         for copy in copies {
             say(Some(format_args!("{}", OneLine(copy))))?;
         }
-        let is_twice = |pair: &[File]| pair[0].part == pair[1].part;
+        let is_twice = |pair: &[File]| {
+            pair[0].part == pair[1].part && pair.iter().any(|file| file.before.is_none())
+        };
         if files.windows(2).any(is_twice) {
             // A tail writes files of its own, with the header of the one stream that it gets.
             all.extend(recording.files.into_iter().map(|file| Recording { files: vec![file] }));
@@ -285,7 +291,7 @@ impl Recording {
     pub(crate) fn gaps(&self) -> impl Iterator<Item = Gap<'_>> {
         self.files.windows(2).filter_map(|pair| {
             let (before, after) = (&pair[0], &pair[1]);
-            let missing = after.part.as_ref()?.1 - before.part.as_ref()?.1 - 1;
+            let missing = after.part.as_ref()?.1.saturating_sub(before.part.as_ref()?.1 + 1);
             (missing > 0).then_some(Gap { before, after, missing })
         })
     }

@@ -25,7 +25,6 @@ use crate::{
     convert::destination::{lock, open_stream, refuse_if_written},
     failure::Failure,
     file_name,
-    files::GIVEN_UP,
     limits::Limits,
     summary,
 };
@@ -331,7 +330,7 @@ fn report(path: &Path, has_past: bool, limits: Limits) -> Result<(), Failure> {
     if !has_past {
         return Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost")))?);
     }
-    if reader.trace().value(GIVEN_UP).is_none() {
+    if reader.trace().value(trace::Trace::GIVEN_UP).is_none() {
         let words = "the process knows of no flight recorder, and has sent nothing of the past";
         return Err(Failure::Process(words.to_owned()));
     }

@@ -29,6 +29,8 @@ pub struct ThreadTotals {
     pub definition: u64,
     /// How many joined streams had ended when it was declared last.
     pub(super) stream: u64,
+    /// Whether it had ended in a joined stream, and is declared again by one that repeats it.
+    pub(super) has_ended_before: bool,
 }
 
 /// How to interpret the numbers of a thread.
@@ -92,6 +94,11 @@ impl Number {
 }
 
 impl ThreadTotals {
+    /// Whether another declaration of the thread has all that there is to say.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.has_ended_before && self.events == 0
+    }
+
     /// Notes a number. Returns how many events are missing before it.
     #[inline]
     pub(crate) fn advance(&mut self, number: Number) -> u32 {

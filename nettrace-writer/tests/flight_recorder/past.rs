@@ -1,7 +1,7 @@
 //! Parts of what is kept: the last seconds, what a dump before does not have, and what comes.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{self, ErrorKind},
     sync::{
         Mutex,
@@ -11,7 +11,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use nettrace_reader::Reader;
+use nettrace_format::v6;
+use nettrace_reader::{Options, Reader};
 use nettrace_writer::{
     Dump, Emit, Error, Keep, Label, Origin, Past, Session, SessionBuilder, TraceEvent,
     enter_labels,
@@ -20,7 +21,7 @@ use nettrace_writer::{
 
 use crate::{
     LONG,
-    trace_support::{Seen, read, sound},
+    trace_support::{Seen, read, read_sorted, sound},
 };
 
 /// So that few events fill a recorder.
@@ -47,10 +48,19 @@ macro_rules! events {
 
 events! {
     Disjoint of "Flight-Disjoint"
+    Joined of "Flight-Joined"
+    Cut of "Flight-Cut"
     Last of "Flight-Last"
     Followed of "Flight-Followed"
     Held of "Flight-Held"
     Anew of "Flight-Anew"
+}
+
+/// Rows of it say no more than that they are like the one before, but for the time.
+#[derive(TraceEvent)]
+#[trace_event(provider = "Flight-Joined")]
+struct Like {
+    number: u64,
 }
 
 /// A recorder that keeps little, in memory or in a file.
@@ -68,14 +78,20 @@ fn recorder(provider: &str, keep: Keep, file: Option<&tempfile::TempDir>) -> Ses
 
 /// A part of what is kept, and its events. What readers count as lost is what it says.
 fn dump(session: &Session, past: Past) -> (Dump, Vec<Seen>) {
+    let (dump, bytes) = dump_bytes(session, past);
+    let lost = dump.given_up + dump.left_out;
+    assert_eq!(sound(&bytes, &[]), (dump.events, lost), "{dump:?}");
+    (dump, read(&bytes))
+}
+
+fn dump_bytes(session: &Session, past: Past) -> (Dump, Vec<u8>) {
     let memory = MemorySink::new();
     let dump = session.dump_past(past, memory.clone(), &[]).unwrap();
     let bytes = memory.bytes();
-    assert_eq!(sound(&bytes, &[]), (dump.events, dump.given_up + dump.left_out), "{dump:?}");
     let reader = Reader::new(&bytes[..]).unwrap();
     let left_out = reader.trace().value("nettrace.left_out").map(|count| count.parse().unwrap());
     assert_eq!(left_out.unwrap_or(0), dump.left_out);
-    (dump, read(&bytes))
+    (dump, bytes)
 }
 
 /// Emits an event with a label and a stack of its own.
@@ -153,6 +169,134 @@ fn dumps_that_follow_each_other_have_each_event_once() {
         }
         session.finish().unwrap();
     }
+}
+
+#[test]
+fn dumps_that_overlap_are_read_as_one_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in [None, Some(&folder)] {
+        let session = recorder("Flight-Joined", Keep::last(LONG).within(100 << 10), file);
+        let session = session.sequence_points(64, Duration::from_millis(20)).start().unwrap();
+        let emit_some = |numbers: std::ops::Range<u64>| {
+            for number in numbers {
+                match number % 8 {
+                    0 => emit(Joined::new(number), number),
+                    1 => Joined::new(number).emit(),
+                    _ => Like { number }.emit(),
+                }
+                // Dumps come meanwhile.
+                if number % 32 == 0 {
+                    thread::sleep(Duration::from_micros(200));
+                }
+            }
+        };
+        let mut dumps: Vec<(Dump, Vec<u8>)> = Vec::new();
+        for round in 0..10_u64 {
+            // Some rounds are more than the recorder keeps.
+            let count = if round % 5 == 4 { 2_000 } else { 300 };
+            let first = round << 32;
+            thread::scope(|scope| {
+                for thread in 1..3 {
+                    let begin = first + (thread << 16);
+                    scope.spawn(move || emit_some(begin..begin + count));
+                }
+                for _ in 0..3 {
+                    dumps.push(dump_bytes(&session, Past::Last(Duration::from_millis(1))));
+                }
+                emit_some(first..first + count);
+                thread::sleep(Duration::from_millis(20));
+            });
+            let past = match (round % 4, dumps.last()) {
+                (0, Some((before, _))) => Past::After(*before),
+                (1, _) => Past::Last(Duration::from_millis(30)),
+                _ => Past::All,
+            };
+            dumps.push(dump_bytes(&session, past));
+        }
+        dumps.sort_by_key(|(dump, bytes)| (dump.given_up + dump.left_out, !bytes.len()));
+        assert!(dumps.iter().any(|(dump, _)| dump.given_up > 0));
+        let dumps: Vec<_> = dumps.iter().map(|(_, bytes)| (bytes, read(bytes))).collect();
+        let key = |event: &Seen| (event.capture_thread, event.number);
+        for seed in 1..12_u64 {
+            let chosen = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 7;
+            let chosen = dumps.iter().enumerate().filter(|(place, _)| chosen >> place & 1 == 1);
+            let (joined, all): (Vec<_>, Vec<_>) = chosen.map(|(_, it)| (&**it.0, &it.1)).unzip();
+            let expected: BTreeMap<_, _> =
+                all.into_iter().flatten().map(|event| (key(event), event)).collect();
+
+            let joined = joined.concat();
+            let options = Options::default().joined(true).keep_thread_totals(true);
+            let reader = options.clone().open(&joined[..]).unwrap();
+            let mut reader = reader.sorted();
+            let seen = read_sorted(&mut reader);
+            assert!(seen.is_sorted_by_key(|event| event.timestamp));
+            assert_eq!(seen.len(), expected.len());
+            assert_eq!(seen.iter().map(key).collect::<BTreeSet<_>>().len(), seen.len());
+            for event in &seen {
+                let alone = &expected[&key(event)];
+                assert_eq!((&event.stack, &event.labels), (&alone.stack, &alone.labels));
+            }
+            let totals = reader.totals();
+            assert_eq!((totals.events, totals.step_backs), (seen.len() as u64, 0));
+            let threads = reader.finished_threads().iter().chain(reader.live_threads());
+            let mut indices = BTreeSet::new();
+            for thread in threads {
+                assert!(indices.insert(thread.thread.index), "{thread:?} was counted twice");
+                let numbers = thread.events + thread.lost;
+                assert_eq!(numbers, u64::from(thread.last_sequence), "{thread:?}");
+            }
+            let mut counted = options.open(&joined[..]).unwrap();
+            counted.read_to_end().unwrap();
+            assert_eq!(counted.totals(), totals);
+        }
+        session.finish().unwrap();
+    }
+}
+
+#[test]
+fn a_dump_that_was_cut_goes_on_with_the_next() {
+    let session = recorder("Flight-Cut", Keep::last(LONG), None).start().unwrap();
+    Cut::new(0).emit();
+    session.flush().unwrap();
+    thread::scope(|scope| {
+        let threads = [1, 1001].map(|first| {
+            scope.spawn(move || {
+                for number in first..first + 500 {
+                    Cut::new(number).emit();
+                    thread::yield_now();
+                }
+            })
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+    let (_, first) = dump_bytes(&session, Past::All);
+    Cut::new(2000).emit();
+    let (_, second) = dump_bytes(&session, Past::All);
+    let whole = read(&second);
+    let numbers: Vec<_> = whole.iter().map(Seen::value).collect();
+    assert!(!numbers.is_sorted(), "the threads took turns");
+
+    let mut header = Vec::new();
+    v6::stream_header(&mut header);
+    let mut end = header.len();
+    let mut cuts = 0;
+    for block in v6::read::blocks(&first[header.len()..]) {
+        let block = block.unwrap();
+        if block.is(v6::BlockKind::EndOfStream) {
+            break;
+        }
+        end += block.whole.len();
+        let joined = [&first[..end], &v6::END_OF_STREAM, &second].concat();
+        let mut reader = Options::default().joined(true).open(&joined[..]).unwrap().sorted();
+        let seen = read_sorted(&mut reader);
+        assert!(seen.iter().map(Seen::value).eq(numbers.iter().copied()), "cut at {end}");
+        assert_eq!((reader.totals().events, reader.totals().lost), (1_002, 0));
+        cuts += 1;
+    }
+    assert!(cuts > 6, "{cuts}");
+    session.finish().unwrap();
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub(crate) mod modes;
 use nettrace_event::{
     EventSchema, EventType, FieldSchema, Level, PayloadEncoder, Place, ProviderSchema, TraceEvent,
 };
-use nettrace_reader::{Dialect, Label, Options, Rule, ThreadTotals, verify_with};
+use nettrace_reader::{Dialect, Label, Options, Rule, SortedReader, ThreadTotals, verify_with};
 use nettrace_writer::{Session, SessionBuilder, Stats, sink::MemorySink};
 use testkit::{process::skipped_in_emulator, reference::judged_of_many};
 
@@ -48,7 +48,11 @@ pub(crate) fn memory(provider: &str) -> (MemorySink, SessionBuilder) {
 
 /// All events in the order of time.
 pub(crate) fn read(bytes: &[u8]) -> Vec<Seen> {
-    let mut reader = Options::default().open(bytes).expect("a trace").sorted();
+    read_sorted(&mut Options::default().open(bytes).expect("a trace").sorted())
+}
+
+/// The same.
+pub(crate) fn read_sorted(reader: &mut SortedReader<&[u8]>) -> Vec<Seen> {
     let mut events = Vec::new();
     while let Some(event) = reader.next_event().expect("a whole trace") {
         events.push(Seen {
