@@ -183,7 +183,7 @@ pub(crate) enum Command {
     /// Write a trace without the values of some fields, so that others may read it
     ///
     /// A text becomes ***, any other value zeros or an empty array. The result is of version 6 and
-    /// has the same events, types, numbers and times. If nothing has one of the names, no file is
+    /// has the same events, types, numbers and times. If nothing has one of the names, nothing is
     /// written, and the exit code is 2. An event that cannot be decoded is left out, and the exit
     /// code is 3.
     Redact {

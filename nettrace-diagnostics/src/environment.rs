@@ -9,7 +9,7 @@ use std::{
 };
 
 use nettrace_writer::{
-    __process::{complain, ignores, restriction, spawn, variable},
+    __process::{complain, flush_within, ignores, restriction, spawn, variable},
     Error, FilterError, ProviderFilter, Redact, Session, SinkChange, Warning,
     sink::FileOptions,
 };
@@ -24,7 +24,7 @@ use crate::{
 const BUFFER_MB: usize = 256;
 /// How long `exit` waits for the end of the session.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long after the start of the session its filters are looked at.
+/// How long after the start of the session its filters and names are looked at.
 const CHECK_AFTER: Duration = Duration::from_secs(10);
 /// How many names of its own a process tries if the file is in use.
 const OWN_NAMES: u32 = 100;
@@ -306,27 +306,50 @@ struct Recorded {
     path: PathBuf,
     /// The filters of which it was said that they select nothing.
     told: Vec<ProviderFilter>,
+    /// The names of which it was said that they redact nothing.
+    told_names: Vec<String>,
 }
 
 impl Recorded {
-    /// Says, once, which filters select nothing, and what was probably meant. Before the end a
-    /// filter may wait for a provider that has yet to appear. So it is told then only if a known
-    /// provider has nearly its name.
-    fn tell_of_filters(&mut self, is_end: bool) {
-        for warning in self.session.warnings() {
-            let (filter, is_sure) = match &warning {
+    /// Says, once, which filters select nothing and which names redact nothing, and what was
+    /// probably meant. Before the end a filter may wait for a provider that has yet to appear, and
+    /// a name for a field. So it is told then only if something known has nearly its name.
+    fn tell_of_names(&mut self, is_end: bool) {
+        let mut warnings = self.session.warnings();
+        let redacts = |warning: &Warning| matches!(warning, Warning::RedactsNothing { .. });
+        if is_end && warnings.iter().any(redacts) {
+            // What was not written yet may have the name.
+            flush_within(&self.session, EXIT_PATIENCE);
+            warnings = self.session.warnings();
+        }
+        for warning in warnings {
+            let has_meant = warning.meant().is_some();
+            let is_news = match &warning {
                 Warning::UnknownProvider { filter, known } => {
-                    (filter, (is_end && !known.is_empty()) || warning.meant().is_some())
+                    let is_sure = (is_end && !known.is_empty()) || has_meant;
+                    is_sure && is_new(filter, &mut self.told)
                 }
-                Warning::NothingPasses { filter } => (filter, is_end),
-                _ => continue,
+                Warning::NothingPasses { filter } => is_end && is_new(filter, &mut self.told),
+                Warning::RedactsNothing { name, known } => {
+                    let is_sure = (is_end && !known.is_empty()) || has_meant;
+                    is_sure && is_new(name, &mut self.told_names)
+                }
+                _ => false,
             };
-            if is_sure && !self.told.contains(filter) {
+            if is_news {
                 say(format_args!("{warning}"));
-                self.told.push(filter.clone());
             }
         }
     }
+}
+
+/// Whether this was not told before. Notes it.
+fn is_new<T: Clone + PartialEq>(what: &T, told: &mut Vec<T>) -> bool {
+    let is_new = !told.contains(what);
+    if is_new {
+        told.push(what.clone());
+    }
+    is_new
 }
 
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
@@ -342,12 +365,12 @@ pub(crate) fn start() -> Option<PathBuf> {
     recording.as_ref()?.session.as_ref().map(|recorded| recorded.path.clone())
 }
 
-/// Looks once whether filters select nothing, after a while in which most providers appear.
-fn check_filters() {
+/// Looks once whether filters or names fit nothing, after a while in which most providers appear.
+fn check_names() {
     sleep(CHECK_AFTER);
     let mut recording = lock(&RECORDING);
     if let Some(recorded) = recording.as_mut().and_then(|recording| recording.session.as_mut()) {
-        recorded.tell_of_filters(false);
+        recorded.tell_of_names(false);
     }
 }
 
@@ -391,8 +414,8 @@ fn begin() -> Option<Recorded> {
     match started {
         Ok((session, path)) => {
             // Without a thread it is told at the end.
-            let _ = spawn(c"nettrace-check", check_filters);
-            Some(Recorded { session, path, told: plan.untold() })
+            let _ = spawn(c"nettrace-check", check_names);
+            Some(Recorded { session, path, told: plan.untold(), told_names: Vec::new() })
         }
         Err(error) => {
             complain(format_args!(
@@ -491,7 +514,7 @@ pub(crate) fn at_exit() {
     if pid != process::id() {
         return; // There is no such session in the child of a fork.
     }
-    recorded.tell_of_filters(true);
+    recorded.tell_of_names(true);
     let Recorded { session, path, .. } = recorded;
     if let Err(error) = session.finish() {
         say(format_args!("the trace {} may be incomplete: {error}", path.display()));

@@ -59,7 +59,8 @@
 //!
 //! A value that cannot be used is said on standard error, in one line, and nothing is recorded. A
 //! filter of `NETTRACE_PROVIDERS` that selects nothing is said as well, once: after 10 s if a known
-//! provider has nearly its name, and otherwise at the end.
+//! provider has nearly its name, and otherwise at the end. So is a name of `NETTRACE_REDACT` that
+//! nothing in the trace has.
 //!
 //! A program that has more rights than who starts it reads no variable at all, neither these nor
 //! those below, nor `TMPDIR`: one with the setuid or setgid bit, or with capabilities of its file.

@@ -281,6 +281,26 @@ fn a_filter_of_the_environment_that_selects_nothing_is_told() {
     }
 }
 
+/// A name that redacts nothing is told once, at the end at the latest. What the last event has
+/// counts.
+#[test]
+fn a_name_of_the_environment_that_redacts_nothing_is_told() {
+    let folder = tempdir().unwrap();
+    for (redacted, words) in [
+        ("text,number", None),
+        ("text=hash,numbr,ProcessId", Some("`numbr`, which it must not have; is `number` meant?")),
+        ("Detail:text,customer", Some("`customer`, which it must not have")),
+    ] {
+        let set = [("NETTRACE_OUTPUT", "t.nettrace"), ("NETTRACE_REDACT", redacted)];
+        let (_, output) = run("from_environment", folder.path(), &set);
+        let said = said(&output);
+        assert_eq!(said.len(), usize::from(words.is_some()), "{redacted}: {said:?}");
+        assert!(words.is_none_or(|words| said[0].ends_with(words)), "{redacted}: {said:?}");
+        let events = names(&folder.path().join("t.nettrace"));
+        assert_eq!(events, of(&[("Tick", 1_000), ("Detail", 1), ("Other", 1)]));
+    }
+}
+
 /// The files of a folder, but for sockets, and the names of the events of each.
 fn traces(folder: &Path) -> Vec<(String, Vec<(String, u64)>)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());

@@ -77,6 +77,9 @@ mod primitive;
 #[cfg(feature = "recorder")]
 pub mod recorder;
 pub mod redact;
+/// For the crates beside this one. Not part of the public interface.
+#[doc(hidden)]
+pub mod spelling;
 mod stream;
 mod stream_end;
 mod thread_ids;

@@ -6,7 +6,8 @@
 //! writes a stream that way.
 //!
 //! A name is that of a field, or its path through objects and lists: `customer`, `card.number`. The
-//! name of an event, or of a span, may precede it: `Sold:customer`.
+//! name of an event, or of a span, may precede it: `Sold:customer`. The text that is a key of a
+//! map, or of a tag of a metric, is a name, too: `authorization`, `headers.authorization`.
 //!
 //! ```
 //! use nettrace_format::{
@@ -31,6 +32,7 @@
 //! assert_eq!(redaction.payload(8, b"Ada"), None);
 //! ```
 
+mod keys;
 pub mod parts;
 mod payload;
 pub(crate) mod writer;
@@ -45,7 +47,7 @@ use alloc::{
 };
 use core::{fmt, hash::Hasher as _, str::FromStr};
 
-use self::payload::Again;
+use self::{keys::Keys, payload::Again};
 use crate::{
     payload::Refusal,
     v6::{FieldDescription, PlainType, TypeCode},
@@ -53,6 +55,9 @@ use crate::{
 
 /// By how many paths a field can be named.
 const MOST_PATHS: usize = 16;
+
+/// What the events of a span are called, behind its name.
+const PARTS_OF_SPAN: [&str; 4] = ["", "Start", "Stop", "Record"];
 
 /// What becomes of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +114,7 @@ impl Name {
                 let before = self.given.strip_suffix(path).and_then(|rest| rest.strip_suffix(':'));
                 let rest = before.and_then(|before| event.strip_prefix(before));
                 // The events of a span can be named by the span.
-                rest.is_some_and(|rest| ["", "Start", "Stop", "Record"].contains(&rest))
+                rest.is_some_and(|rest| PARTS_OF_SPAN.contains(&rest))
             })
     }
 }
@@ -127,6 +132,10 @@ enum Fate {
     Stays,
     /// Some fields of the object, or of the objects in the array.
     Parts(Vec<Chosen>),
+    /// The value of a map's entry: the key before it decides. If it stays, this.
+    OfKey(Keys, Box<Fate>),
+    /// Some values in a text of tags, each behind its key and this.
+    Tags(Keys, char),
     Goes(Values),
 }
 
@@ -149,10 +158,10 @@ impl Redaction {
         self.names.iter().filter(|name| !name.is_used).map(|name| &*name.given)
     }
 
-    /// Takes over a type, by the id that its events have. Returns whether it has values that are
+    /// Takes over a type, by the id that its events have. Returns whether values of it may be
     /// replaced.
     pub fn define(&mut self, id: u32, event: &str, fields: &[FieldDescription<'_>]) -> bool {
-        let chosen = self.fields(event, &[String::new()], fields);
+        let chosen = self.fields(event, &[String::new()], fields, false);
         let is_chosen = chosen.iter().any(|field| !matches!(field.fate, Fate::Stays));
         match is_chosen {
             true => self.types.insert(id, Some(chosen)),
@@ -166,19 +175,24 @@ impl Redaction {
         self.types.insert(id, None);
     }
 
-    /// `prefixes` are the paths by which these fields can be named.
+    /// `prefixes` are the paths by which these fields can be named. `is_element`: they are those of
+    /// an object in an array.
     fn fields(
         &mut self,
         event: &str,
         prefixes: &[String],
         fields: &[FieldDescription<'_>],
+        is_element: bool,
     ) -> Vec<Chosen> {
+        let is_entry = is_element && keys::is_entry(fields);
         let mut all = Vec::with_capacity(fields.len());
         for field in fields {
             let paths = prefixes.iter().map(|prefix| format!("{prefix}{}", field.name));
             let paths: Vec<_> = paths.collect();
             let how = self.of(Some(event), &paths, field.name);
-            let mut within: Vec<_> = paths.into_iter().map(|path| path + ".").collect();
+            // A field without a name adds nothing to a path.
+            let dot = if field.name.is_empty() { "" } else { "." };
+            let mut within: Vec<_> = paths.iter().map(|path| format!("{path}{dot}")).collect();
             if is_wrapper(fields) {
                 // The author of the type does not know of it.
                 within.splice(..0, prefixes.iter().cloned());
@@ -188,14 +202,25 @@ impl Redaction {
                 }
             }
             let parts = objects(&field.ty).unwrap_or_default();
-            let parts = self.fields(event, &within, parts);
+            let is_object = matches!(field.ty, TypeCode::Object(_));
+            let parts = self.fields(event, &within, parts, !is_object);
             let is_whole = parts.iter().all(|part| matches!(part.fate, Fate::Stays));
-            let fate = match (self.values(how), &field.ty) {
-                (Some(values), _) => Fate::Goes(values),
-                (None, _) if is_whole => Fate::Stays,
+            let kept = match &field.ty {
+                _ if is_whole => match keys::separator(event, field) {
+                    Some(separator) => Fate::Tags(self.keys(event, &within, &[]), separator),
+                    None => Fate::Stays,
+                },
                 // All of the data: parts of it may be parts of others.
-                (None, TypeCode::RelLoc(_) | TypeCode::DataLoc(_)) => Fate::Goes(MASK),
-                (None, _) => Fate::Parts(parts),
+                TypeCode::RelLoc(_) | TypeCode::DataLoc(_) => Fate::Goes(MASK),
+                _ => Fate::Parts(parts),
+            };
+            let fate = match self.values(how) {
+                _ if is_entry && field.name == "Value" => {
+                    let whole = [&paths[..], &[field.name.to_owned()]].concat();
+                    Fate::OfKey(self.keys(event, prefixes, &whole), Box::new(kept))
+                }
+                Some(values) => Fate::Goes(values),
+                None => kept,
             };
             all.push(Chosen { ty: nameless(&field.ty), fate });
         }
@@ -245,22 +270,29 @@ impl Redaction {
     /// # Errors
     /// It cannot be decoded, or becomes too large.
     #[must_use]
-    pub fn payload(&self, id: u32, payload: &[u8]) -> Option<Result<Vec<u8>, Refusal>> {
+    pub fn payload(&mut self, id: u32, payload: &[u8]) -> Option<Result<Vec<u8>, Refusal>> {
         let Some(fields) = self.types.get(&id)? else {
             return (!payload.is_empty()).then_some(Err(Refusal::Malformed));
         };
-        let again = |date| Again::new(payload, date).fields(fields);
-        // Dates have eight bytes, or sixteen if only that fits, as readers take them. Bytes behind
-        // the last field are not copied.
-        let short = again(8);
-        let is_short = matches!(short, Ok((true, _)));
-        if !is_short && fields.iter().any(|field| has_dates(&field.ty)) {
-            if let Ok((true, long)) = again(16) {
-                return Some(Ok(long));
-            }
-        }
-        Some(short.map(|(_, payload)| payload))
+        let mut used = Vec::new();
+        let again = self::again(payload, fields, &mut used);
+        used.into_iter().for_each(|name| self.names[name].is_used = true);
+        Some(again)
     }
+}
+
+fn again(payload: &[u8], fields: &[Chosen], used: &mut Vec<usize>) -> Result<Vec<u8>, Refusal> {
+    let mut again = |date| Again::new(payload, date, used).fields(fields);
+    // Dates have eight bytes, or sixteen if only that fits, as readers take them. Bytes behind
+    // the last field are not copied.
+    let short = again(8);
+    let is_short = matches!(short, Ok((true, _)));
+    if !is_short && fields.iter().any(|field| has_dates(&field.ty)) {
+        if let Ok((true, long)) = again(16) {
+            return Ok(long);
+        }
+    }
+    short.map(|(_, payload)| payload)
 }
 
 /// What replaces values.

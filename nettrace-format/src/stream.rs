@@ -167,6 +167,28 @@ impl Stream {
         Self { writer: Box::new(Redacted { redaction, writer: self.writer }), ..self }
     }
 
+    /// The names of the [redaction](Self::redacted) that nothing has had so far.
+    ///
+    /// ```
+    /// use nettrace_format::{
+    ///     Format, Stream,
+    ///     redact::{Redact, Redaction},
+    /// };
+    /// # use nettrace_format::example::SALE;
+    ///
+    /// let redaction = Redaction::new([1, 2]).with("cents", Redact::Mask);
+    /// let redaction = redaction.with("costumer", Redact::Mask);
+    /// let mut stream = Stream::new(Format::V6).redacted(redaction);
+    /// // The type of `SALE` has a field `cents`.
+    /// stream.define(&[(1, &SALE)], &mut Vec::new())?;
+    /// assert_eq!(stream.unused_names(), ["costumer"]);
+    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// ```
+    #[must_use]
+    pub fn unused_names(&self) -> Vec<&str> {
+        self.writer.unused_names()
+    }
+
     fn from_source(format: Format, source: Source) -> Self {
         let writer = (format.definition().writer)(source);
         Self { format, left_out: LeftOut::default(), writer }

@@ -255,6 +255,10 @@ pub(crate) trait Writer: Debug + Send + Sync {
     fn rewind(&mut self, mark: usize);
 
     fn settle(&mut self) {}
+
+    fn unused_names(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 /// Whether a type has descriptive parts that none of its events contains.

@@ -11,7 +11,7 @@ use std::{
 
 use nettrace_metrics::{__attach, Counter, Meter, Reporter};
 use nettrace_reader::{Reader, Value};
-use nettrace_writer::{ProviderFilter, Session, sink::MemorySink};
+use nettrace_writer::{ProviderFilter, Redact, Session, sink::MemorySink};
 
 /// An event of the provider, with its fields as text.
 #[derive(Clone, Debug)]
@@ -352,4 +352,54 @@ fn wrong_arguments_are_told() {
         events.iter().any(|event| event.is("Error", &[("sessionId", "s"), ("errorMessage", text)]))
     );
     assert!(events.iter().any(|event| event.name == "Message"));
+}
+
+/// A session can keep the values of some tags out, however tags and values are spelt.
+#[test]
+fn a_tag_is_redacted() {
+    let user = "cn=Ada,ou=Lovelace,zone:x=1815";
+    for how in [Redact::Mask, Redact::Hash] {
+        let meter = Meter::builder("Redacted-Tags").tag("user", user).build();
+        let counter = meter.counter("orders").build();
+        let memory = MemorySink::new();
+        let builder = Session::builder().sink(memory.clone()).redact("user", how);
+        let session = builder.start().unwrap();
+        let meters = "SessionId=s;Metrics=Redacted-Tags;RefreshInterval=1000";
+        let providers = [
+            [("System.Diagnostics.Metrics", meters)],
+            [("Redacted-Tags", "EventCounterIntervalSec=1000")],
+        ];
+        for (provider, begun) in providers.iter().zip(["BeginInstrumentReporting", ""]) {
+            let tagged = counter.tagged(&[("user", user), ("zone", "eu"), ("a,b", "c,d")]);
+            tagged.add(1);
+            let reporting = __attach(&session, *provider);
+            if !begun.is_empty() {
+                wait_for(&session, &memory, |event| event.name == begun);
+            }
+            tagged.add(1);
+            reporting.finish();
+        }
+        assert_eq!(session.warnings().len(), 0, "{:?}", session.warnings());
+        session.finish().unwrap();
+        let bytes = memory.bytes();
+        for part in ["Ada", "Lovelace", "1815"] {
+            let part: Vec<_> = part.encode_utf16().flat_map(u16::to_le_bytes).collect();
+            assert!(!bytes.windows(part.len()).any(|bytes| bytes == part), "{how:?}");
+        }
+        let events = events(&memory);
+        let of = |field: &str| -> Vec<String> {
+            let texts = events.iter().filter_map(|event| event.fields.get(field).cloned());
+            texts.filter(|text| !text.is_empty()).collect()
+        };
+        let (tags, of_counters, of_meter) = (of("tags"), of("Metadata"), of("meterTags"));
+        let hidden = of_meter[0].strip_prefix("user=").unwrap();
+        match how {
+            Redact::Mask => assert_eq!(hidden, "***"),
+            _ => assert!(hidden.len() == 16, "{hidden}"),
+        }
+        assert_eq!(tags[0], format!("a%2Cb=c%2Cd,user={hidden},zone=eu"));
+        let of_counter = of_counters.iter().find(|tags| tags.contains("zone")).unwrap();
+        let (before, after) = ("a%2Cb:c%2Cd,user:", ",zone:eu");
+        assert!(of_counter.starts_with(before) && of_counter.ends_with(after), "{of_counter}");
+    }
 }

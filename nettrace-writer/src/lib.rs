@@ -184,9 +184,9 @@ pub mod __traced {
 #[cfg(not(nettrace_loom))]
 #[doc(hidden)]
 pub mod __process {
-    use std::{ffi::CStr, io};
+    use std::{ffi::CStr, io, time::Duration};
 
-    use crate::flusher::OwnThread;
+    use crate::{flusher::OwnThread, session::Session};
     pub use crate::{
         process::environment::{all as all_variables, ignores, restriction, variable},
         session::health::complain,
@@ -194,6 +194,11 @@ pub mod __process {
 
     #[cfg(unix)]
     pub use crate::process::handlers::accompany;
+
+    /// [`Session::flush`], but waits for `patience` at most.
+    pub fn flush_within(session: &Session, patience: Duration) {
+        session.flush_within(patience);
+    }
 
     /// Runs `work` on a thread that takes no signals, and that nobody joins. Also in the child of a
     /// `fork`.

@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, Read, Seek, Write},
     path::{Path, PathBuf},
 };
 
@@ -28,6 +28,8 @@ pub(crate) struct OutputFile {
 #[derive(Debug)]
 pub(crate) struct Destination<'a, W: Write> {
     place: Place<'a, W>,
+    /// What is not at its place before the end.
+    held_back: Option<File>,
     written: u64,
 }
 
@@ -44,7 +46,7 @@ impl<'a, W: Write> Destination<'a, W> {
     /// replace it. A symbolic link is refused in any case.
     pub(crate) fn open(path: &Path, force: bool, stdout: &'a mut W) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
-            return Ok(Self { place: Place::Stdout(stdout), written: 0 });
+            return Ok(Self { place: Place::Stdout(stdout), held_back: None, written: 0 });
         }
         let refuse = |why| Err(Failure::Destination(path.display().to_string(), refusal(why)));
         let place = match fs::symlink_metadata(path).map(|metadata| metadata.file_type()) {
@@ -62,11 +64,27 @@ impl<'a, W: Write> Destination<'a, W> {
                 Place::File(NewFile::create(path, force).map_err(|error| failed(path, error))?)
             }
         };
-        Ok(Self { place, written: 0 })
+        Ok(Self { place, held_back: None, written: 0 })
+    }
+
+    /// Lets nobody see anything before [`finish`](Self::finish). For a pipe this takes a file
+    /// without a name in the folder for temporary files.
+    pub(crate) fn held_back(mut self) -> Result<Self, Failure> {
+        if !matches!(self.place, Place::File(_)) {
+            self.held_back = Some(tempfile::tempfile().map_err(Failure::Output)?);
+        }
+        Ok(self)
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.written += bytes.len() as u64;
+        match &mut self.held_back {
+            Some(file) => file.write_all(bytes).map_err(Failure::Output),
+            None => self.put(bytes),
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         match &mut self.place {
             Place::Stdout(out) => Ok(out.write_all(bytes)?),
             Place::Stream(file, path) => match file.write_all(bytes) {
@@ -81,7 +99,17 @@ impl<'a, W: Write> Destination<'a, W> {
     }
 
     /// Completes the result. Returns how many bytes it has.
-    pub(crate) fn finish(self) -> Result<u64, Failure> {
+    pub(crate) fn finish(mut self) -> Result<u64, Failure> {
+        if let Some(mut file) = self.held_back.take() {
+            file.rewind().map_err(Failure::Output)?;
+            let mut bytes = vec![0; 1 << 16];
+            loop {
+                match file.read(&mut bytes).map_err(Failure::Output)? {
+                    0 => break,
+                    read => self.put(&bytes[..read])?,
+                }
+            }
+        }
         match self.place {
             Place::Stdout(out) => out.flush()?,
             Place::Stream(..) => {}

@@ -166,13 +166,13 @@ pub(crate) fn redact(
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
     let redaction = redact::redaction(options)?;
-    let mut destination = Destination::open(&to.output, to.force, stdout)?;
+    let mut destination = Destination::open(&to.output, to.force, stdout)?.held_back()?;
     // With the names of fields that the trace does not have.
     let mut reader = limits.options().runtime_events(true).open(source)?;
     let mut rewriter = ToV6::redacted(reader.major_version(), redaction);
     let end = rewrite(&mut reader, &mut rewriter, |bytes| destination.write(bytes))?;
     // A name with a mistake would leave in what somebody wanted to be out.
-    rewriter.redaction_result()?;
+    rewriter.redaction_result(reader.metadata())?;
     let written = destination.finish()?;
     let lost = report_of(&rewriter, Format::V6, reader.totals(), written)?;
     Ok(end?).and(lost)

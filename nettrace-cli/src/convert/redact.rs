@@ -3,11 +3,15 @@
 //! [`nettrace_format::redact`] replaces the values, as for a session that must not have them. What
 //! cannot be decoded is not copied.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use clap::ValueHint;
 use nettrace_format::{
     redact::{Redact, Redaction},
+    spelling::nearest,
     v6::{FieldDescription, PlainType, TypeCode},
 };
 use nettrace_reader::{Field, Label, Metadata, Type};
@@ -21,8 +25,8 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RedactOptions {
     /// Fields by their names, or by their paths through objects and lists: `customer,card.number`.
-    /// The name of an event may precede: `Sold:customer`. A name also selects labels and key-values
-    /// with that key
+    /// The name of an event may precede: `Sold:customer`. A name also selects labels, key-values,
+    /// entries of maps and tags of metrics with that key
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
     fields: Vec<String>,
     /// Replace a value by a keyed hash instead: equal values have equal hashes
@@ -51,14 +55,40 @@ pub(super) fn redaction(options: &RedactOptions) -> Result<Redaction, Failure> {
     Ok(names.fold(Redaction::new(key), |redaction, name| redaction.with(name, how)))
 }
 
-/// What nothing had the name of.
-pub(super) fn result(redaction: &Redaction) -> Result<(), Failure> {
-    let unused: Vec<_> = redaction.unused().map(|name| format!("`{name}`")).collect();
-    match unused.is_empty() {
-        true => Ok(()),
-        false => {
-            let names = unused.join(", ");
-            Err(Failure::Redact(format!("nothing in the trace is called {names}")))
+/// What nothing had the name of, and what is called nearly so.
+pub(super) fn result(redaction: &Redaction, types: &[Metadata]) -> Result<(), Failure> {
+    let mut unused = redaction.unused().peekable();
+    if unused.peek().is_none() {
+        return Ok(());
+    }
+    let mut known = BTreeSet::new();
+    types.iter().for_each(|ty| add_names(&ty.fields, &mut known));
+    let unused = unused.map(|name| {
+        let field = name.rsplit([':', '.']).next().unwrap_or_default();
+        match nearest(field, known.iter().copied().filter(|known| *known != name)) {
+            Some(meant) => format!("`{name}` (is `{meant}` meant?)"),
+            None => format!("`{name}`"),
+        }
+    });
+    let names = unused.collect::<Vec<_>>().join(", ");
+    Err(Failure::Redact(format!("nothing in the trace is called {names}")))
+}
+
+/// Adds the names of fields, also of those within others.
+fn add_names<'a>(fields: &'a [Field], names: &mut BTreeSet<&'a str>) {
+    for field in fields {
+        names.insert(&field.name);
+        let mut ty = &field.ty;
+        while let Type::Array(of)
+        | Type::FixedArray(of, _)
+        | Type::CountedArray(of, _)
+        | Type::RelLoc(of)
+        | Type::DataLoc(of) = ty
+        {
+            ty = of;
+        }
+        if let Type::Object(fields) = ty {
+            add_names(fields, names);
         }
     }
 }

@@ -113,9 +113,9 @@ impl ToV6 {
         Self { redaction: Some(redaction), ..Self::new(version) }
     }
 
-    /// Whether each name has replaced something.
-    pub(super) fn redaction_result(&self) -> Result<(), Failure> {
-        self.redaction.as_ref().map_or(Ok(()), redact::result)
+    /// Whether something had each name. `types` are those of the trace.
+    pub(super) fn redaction_result(&self, types: &[Metadata]) -> Result<(), Failure> {
+        self.redaction.as_ref().map_or(Ok(()), |redaction| redact::result(redaction, types))
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
@@ -126,7 +126,7 @@ impl ToV6 {
             self.left_out.large_events += 1;
             return Ok(());
         }
-        let redaction = self.redaction.as_ref();
+        let redaction = self.redaction.as_mut();
         let redacted = match redaction.and_then(|it| it.payload(header.metadata_id, event.payload))
         {
             None => None,
@@ -392,12 +392,15 @@ impl Rewriter for ToV6 {
         self.process_id = process.and_then(|(_, id)| id.parse().ok());
         v6::stream_header(out);
         let Some(redaction) = &mut self.redaction else { return Ok(v6::trace_block(info, out)?) };
-        let has_process = info.key_values.iter().any(|(key, _)| *key == "ProcessId");
+        let has_process = info.key_values.iter().any(|(key, _)| own_key(key) == "ProcessId");
         if has_process && redaction.hides("ProcessId") {
             (self.process_id, self.hides_process) = (None, true);
         }
-        let pairs = info.key_values.iter();
-        let pairs: Vec<_> = pairs.map(|(key, value)| (*key, redaction.text(key, value))).collect();
+        let text = |&(key, value)| {
+            let named = if redaction.hides(key) { key } else { own_key(key) };
+            (key, redaction.text(named, value))
+        };
+        let pairs: Vec<_> = info.key_values.iter().map(text).collect();
         let key_values: Vec<_> = pairs.iter().map(|(key, value)| (*key, &**value)).collect();
         Ok(v6::trace_block(&TraceInfo { key_values: &key_values, ..*info }, out)?)
     }
@@ -443,6 +446,13 @@ impl Rewriter for ToV6 {
     fn left_out(&self) -> Omissions {
         self.left_out
     }
+}
+
+/// The key that a key-value has in the trace that it comes from: of several traces, `1/customer` is
+/// that of the first.
+fn own_key(key: &str) -> &str {
+    let own = key.trim_start_matches(|digit: char| digit.is_ascii_digit()).strip_prefix('/');
+    own.unwrap_or(key)
 }
 
 fn thread_block(threads: &[Thread], out: &mut Vec<u8>) -> Result<(), FormatError> {

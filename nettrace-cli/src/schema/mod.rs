@@ -69,13 +69,13 @@ pub(crate) fn run(
     if let Some(What::Diff { old, new, json }) = &options.what {
         return differ(old, new, *json, limits, out);
     }
-    let Schemas { catalogue, failure, .. } = Schemas::open(&options.files, limits)?;
+    let Schemas { catalogue, failure, is_trace } = Schemas::open(&options.files, limits)?;
     if options.json {
         write_json(&shown::json(&catalogue), out)?;
     } else if options.md {
         shown::markdown(&catalogue, out)?;
     } else if options.rust {
-        rust::write(&catalogue, out)?;
+        rust::write(&catalogue, is_trace, out)?;
     } else {
         writeln!(out, "{FIRST_LINE}: event types of a trace or build.")?;
         write!(out, "{catalogue}")?;

@@ -14,7 +14,11 @@ use nettrace_event::{
 use crate::failure::Failure;
 
 /// A file with a type for each event. Versions of an event are one type.
-pub(super) fn write(catalogue: &Catalogue, out: &mut impl Write) -> Result<(), Failure> {
+pub(super) fn write(
+    catalogue: &Catalogue,
+    is_trace: bool,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     // What the types of fields are called.
     let names = ["Option", "String", "Vec"].map(|name| (name.to_owned(), 1)).into();
     let mut types = Types { text: String::new(), names };
@@ -27,6 +31,13 @@ pub(super) fn write(catalogue: &Catalogue, out: &mut impl Write) -> Result<(), F
         "// Types that read events, with `nettrace-reader` and its feature `derive`: for instance\n\
          // `reader.events::<NAME>()`. Made by `nettrace schema --rust`."
     )?;
+    if is_trace && types.text.contains("Vec<") {
+        writeln!(
+            out,
+            "// A trace has an option as a list of at most one value, so it is a `Vec` here:\n\
+             // write `Option` where you know of one. A file of `schema_lock!` tells them apart."
+        )?;
+    }
     Ok(out.write_all(types.text.as_bytes())?)
 }
 

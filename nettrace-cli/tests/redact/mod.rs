@@ -1,6 +1,11 @@
 //! `nettrace redact`: no byte of what was to be left out is in the result, and all else is.
 
-use std::{collections::BTreeMap, fs, path::Path, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    time::{Duration, Instant, SystemTime},
+};
 
 use nettrace_reader::{ReadEvent, ReadField, Reader, SortedReader, Value, verify};
 use nettrace_writer::{
@@ -226,10 +231,20 @@ fn a_name_that_nothing_has_leaves_no_file() {
         assert_eq!((code, out.exists()), (2, false), "{said}");
         assert!(said.contains(wrong), "{said}");
     }
+    // Nor is anything on its way.
+    let args = ["redact", path.to_str().unwrap(), "-o", "-", "--fields", "customer,costumer"];
+    let output = nettrace(&args, b"");
+    let said = stderr(&output);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{said}");
+    assert!(said.contains("`costumer` (is `customer` meant?)"), "{said}");
+    let output = nettrace(&["redact", args[1], "-o", "-", "--fields", "customer"], b"");
+    assert!(output.status.success(), "{}", stderr(&output));
     // Only the event that was named.
     let (code, _) = redact(&path, &out, &["--fields", "Seen:customer"]);
     let bytes = fs::read(&out).unwrap();
     assert_eq!((code, all::<Sold>(&bytes)[0].customer.as_str()), (0, SECRET));
+    let (code, _) = redact(&path, &out, &["--fields", "customer"]);
+    assert_eq!((code, output.stdout), (0, fs::read(&out).unwrap()));
     fs::write(&path, "not a key").unwrap();
     let key = path.to_str().unwrap();
     let args = ["--fields", "customer", "--hash", "--key-file", key];
@@ -306,14 +321,14 @@ fn traces_made_to_hurt_are_refused_at_once() {
         stream.metadata(&ty).thread(1);
         stream.events(&[Row { payload, ..Row::new(1, 1, 2_000) }]);
         fs::write(&path, stream.end()).unwrap();
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         let (code, said) = redact(&path, &out, &["--fields", "customer"]);
         assert!(matches!(code, 0 | 3), "{said}");
         for to in ["v6", "v5", "v4", "heph"] {
             let output = nettrace(&["convert", path.to_str().unwrap(), "-", "--to", to], b"");
             assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
         }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     }
 }
 
@@ -356,4 +371,95 @@ fn what_is_not_described_is_not_copied() {
 
 fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+/// A key of a map, and one of the tags of a metric: in traces of Rust, and in texts as .NET may
+/// have them, in which commas are not told from those between tags.
+#[test]
+fn keys_of_maps_and_tags_of_metrics_are_names() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Redact-Keys")]
+    struct Requested {
+        headers: BTreeMap<String, String>,
+        tags: String,
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [path, out] = ["t.nettrace", "out.nettrace"].map(|name| folder.path().join(name));
+    let memory = MemorySink::new();
+    let builder = Session::builder().sink(memory.clone());
+    let session = builder.providers(["Redact-Keys", "System.Diagnostics.Metrics"]).start().unwrap();
+    let tags = format!("ou=kept,user=cn={SECRET},ou={SECRET},{SECRET},zone=eu");
+    let headers = [("user", SECRET), ("zone", "eu")].map(|(key, value)| (key.into(), value.into()));
+    Requested { headers: headers.into(), tags }.emit();
+    let meter = nettrace_metrics::Meter::builder("Redact-Meter").tag("user", SECRET).build();
+    let value = format!("{SECRET},zone={SECRET}");
+    let tagged = meter.counter("orders").build().tagged(&[("user", &value), ("zone", "eu")]);
+    let reporter = nettrace_metrics::Reporter::every(Duration::from_millis(5));
+    let reporting = reporter.meter("Redact-Meter").start(&session);
+    let begun = Instant::now();
+    while !contains(&memory.bytes(), &utf16(&format!("user={SECRET}%2Czone={SECRET}"))) {
+        assert!(begun.elapsed() < Duration::from_secs(240), "the counter is reported");
+        tagged.add(1);
+        session.flush().unwrap();
+    }
+    reporting.finish();
+    session.finish().unwrap();
+    fs::write(&path, memory.bytes()).unwrap();
+    for more in [&["--fields", "user"][..], &["--fields", "user", "--hash"]] {
+        let (code, said) = redact(&path, &out, more);
+        assert_eq!(code, 0, "{said}");
+        let bytes = fs::read(&out).unwrap();
+        assert!(!contains(&bytes, &utf16(SECRET)), "{more:?}");
+        let mut texts = Vec::new();
+        let mut reader = Reader::new(&bytes[..]).unwrap();
+        while let Some(event) = reader.next_event().unwrap() {
+            let fields = event.fields().map(Result::unwrap);
+            let of_tags = fields.filter(|(name, _)| matches!(*name, "tags" | "meterTags"));
+            texts.extend(of_tags.map(|(_, value)| format!("{value:?}")));
+        }
+        let hash = texts[0].strip_prefix("Text(\"ou=kept,user=").unwrap();
+        assert!(hash.ends_with(",zone=eu\")"), "{texts:?}");
+        if more.len() == 2 {
+            assert!(texts.contains(&"Text(\"user=***,zone=eu\")".to_owned()), "{texts:?}");
+            assert!(texts.contains(&"Text(\"user=***\")".to_owned()), "{texts:?}");
+        }
+    }
+    // Only where it was named.
+    let (code, said) = redact(&path, &out, &["--fields", "headers.user"]);
+    let bytes = fs::read(&out).unwrap();
+    assert!(code == 0 && contains(&bytes, &utf16(&format!("cn={SECRET}"))), "{said}");
+    let (code, said) = redact(&path, &out, &["--fields", "headers.usr"]);
+    assert!(code == 2 && said.contains("`headers.usr`"), "{said}");
+}
+
+/// Of several traces, those key-values that differ have other keys.
+#[test]
+fn key_values_of_several_traces_keep_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two, merged, out] = ["a", "b", "m", "out"].map(|name| folder.path().join(name));
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Redact-Several")]
+    struct Called {
+        customer: String,
+    }
+    for (path, value) in [(&one, SECRET), (&two, "Charles-Babbage")] {
+        let memory = MemorySink::new();
+        let builder = Session::builder().sink(memory.clone()).key_value("customer", value);
+        let session = builder.provider("Redact-Several").start().unwrap();
+        Called { customer: value.into() }.emit();
+        session.finish().unwrap();
+        fs::write(path, memory.bytes()).unwrap();
+    }
+    let text = |path: &'static str| folder.path().join(path).to_str().unwrap().to_owned();
+    let [a, b, m, o] = ["a", "b", "m", "out"].map(text);
+    let output = nettrace(&["merge", &a, &b, "-o", &m], b"");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(contains(&fs::read(merged).unwrap(), b"1/customer"));
+    for traces in [&[&*a, &*b][..], &[&*m]] {
+        let args = [&["redact"], traces, &["-o", &o, "--force", "--fields", "customer"]].concat();
+        let output = nettrace(&args, b"");
+        assert!(output.status.success(), "{}", stderr(&output));
+        let bytes = fs::read(&out).unwrap();
+        assert!(!contains(&bytes, SECRET.as_bytes()) && !contains(&bytes, b"Babbage"), "{args:?}");
+    }
 }

@@ -183,6 +183,14 @@ fn generated_types_read_the_events() {
     assert_eq!((code, said.as_str()), (0, ""));
     assert_eq!(types, include_str!("generated.rs"), "{types}");
 
+    // A trace cannot tell an option from a list, and says so.
+    assert!(types.contains("customer: Option<String>") && !types.contains("list of at most one"));
+    let path = folder.path().join("t.nettrace");
+    fs::write(&path, &trace).unwrap();
+    let (_, types, _) = run(&["schema", text(&path), "--rust"]);
+    assert!(types.contains("customer: Vec<String>"), "{types}");
+    assert!(types.contains("// A trace has an option as a list of at most one value"), "{types}");
+
     let mut reader = Reader::new(&trace[..]).unwrap();
     let answered = reader.events::<generated::Answered>().next().unwrap().unwrap().value;
     assert_eq!((answered.url.as_str(), answered.status), ("/cart", 200));

@@ -1,6 +1,9 @@
 //! Payloads of events of which some fields are replaced.
 
-use alloc::vec::Vec;
+use alloc::{
+    string::{String, ToString as _},
+    vec::Vec,
+};
 
 use super::{
     Chosen, Fate, Values,
@@ -13,24 +16,26 @@ use crate::{
 };
 
 /// A payload that is made again.
-pub(super) struct Again<'a> {
+pub(super) struct Again<'a, 'b> {
     source: Parts<'a>,
     /// The size of a date.
     date: usize,
     out: Vec<u8>,
     located: Vec<Located>,
     /// Where the last located data of the payload ends.
-    used: usize,
+    end: usize,
     /// The size of all located data so far.
     located_bytes: usize,
+    /// Which names keys had.
+    used: &'b mut Vec<usize>,
 }
 
-impl<'a> Again<'a> {
-    /// `date` is the size of a date.
-    pub(super) fn new(payload: &'a [u8], date: usize) -> Self {
+impl<'a, 'b> Again<'a, 'b> {
+    /// `date` is the size of a date. The numbers of names that keys have are added to `used`.
+    pub(super) fn new(payload: &'a [u8], date: usize, used: &'b mut Vec<usize>) -> Self {
         let (out, located) = (Vec::with_capacity(payload.len()), Vec::new());
         let source = Parts::new(payload);
-        Self { source, date, out, located, used: 0, located_bytes: 0 }
+        Self { source, date, out, located, end: 0, located_bytes: 0, used }
     }
 
     /// The new payload, and whether the fields take the whole of the old one.
@@ -44,7 +49,7 @@ impl<'a> Again<'a> {
             }
             self.field(field)?;
         }
-        let fits = is_whole && self.source.position().max(self.used) == self.source.payload.len();
+        let fits = is_whole && self.source.position().max(self.end) == self.source.payload.len();
         put_located(&self.located, 0, &mut self.out)?;
         match self.out.len() > MAX_PAYLOAD {
             true => Err(Refusal::PayloadTooLarge),
@@ -53,17 +58,61 @@ impl<'a> Again<'a> {
     }
 
     fn field(&mut self, field: &Chosen) -> Result<(), Refusal> {
-        match &field.fate {
-            Fate::Stays => self.copied(&field.ty),
-            Fate::Goes(values) => self.replaced(&field.ty, *values),
-            Fate::Parts(parts) => self.parts(&field.ty, parts),
+        self.value(&field.ty, &field.fate)
+    }
+
+    fn value(&mut self, ty: &TypeCode<'_>, fate: &Fate) -> Result<(), Refusal> {
+        match fate {
+            Fate::Stays => self.copied(ty),
+            Fate::Goes(values) => self.replaced(ty, *values),
+            Fate::Parts(parts) => self.parts(ty, parts),
+            Fate::Tags(keys, separator) => {
+                let mut used = Vec::new();
+                let tags = |text: Text<'_>| keys.tags(&text.to_string(), *separator, &mut used);
+                self.text(ty, tags)?;
+                self.used.append(&mut used);
+                Ok(())
+            }
+            // Only an entry has it, and it knows the key.
+            Fate::OfKey(..) => Err(Refusal::Malformed),
         }
+    }
+
+    /// The fields of an object.
+    fn object(&mut self, fields: &[Chosen]) -> Result<(), Refusal> {
+        let [key, Chosen { ty, fate: Fate::OfKey(keys, kept) }] = fields else {
+            return fields.iter().try_for_each(|field| self.field(field));
+        };
+        let text = self.next_text(&key.ty)?;
+        self.field(key)?;
+        match keys.of(&text, self.used) {
+            Some(values) => self.replaced(ty, values),
+            None => self.value(ty, kept),
+        }
+    }
+
+    /// The text that comes next, which stays there.
+    fn next_text(&self, ty: &TypeCode<'_>) -> Result<String, Refusal> {
+        let mut source = self.source;
+        let (unit, bytes) = match ty {
+            TypeCode::RelLoc(unit) | TypeCode::DataLoc(unit) => {
+                (&**unit, source.location(matches!(ty, TypeCode::RelLoc(_)))?.1)
+            }
+            TypeCode::Array(unit) => {
+                let count = usize::from(source.count()?);
+                (&**unit, source.take(count * unit_size(unit))?)
+            }
+            _ => (UTF16, source.plain(PlainType::NullTerminatedUtf16String)?),
+        };
+        // Readers show it up to there.
+        let text = text(unit, bytes).to_string();
+        Ok(text.split('\0').next().unwrap_or_default().into())
     }
 
     /// An object, or an array of objects, of which parts go.
     fn parts(&mut self, ty: &TypeCode<'_>, parts: &[Chosen]) -> Result<(), Refusal> {
         match ty {
-            TypeCode::Object(_) => parts.iter().try_for_each(|part| self.field(part)),
+            TypeCode::Object(_) => self.object(parts),
             TypeCode::Array(element) => {
                 let count = self.count()?;
                 self.parts_of_elements(element, count, parts)
@@ -142,7 +191,7 @@ impl<'a> Again<'a> {
     /// The data of a location.
     fn located(&mut self, is_relative: bool) -> Result<&'a [u8], Refusal> {
         let (_, data, end) = self.source.location(is_relative)?;
-        self.used = self.used.max(end);
+        self.end = self.end.max(end);
         // Locations may overlap. What they all have together is copied.
         self.located_bytes += data.len();
         match self.located_bytes > MAX_PAYLOAD {
@@ -151,9 +200,41 @@ impl<'a> Again<'a> {
         }
     }
 
+    /// Puts another text in the place of one.
+    fn text(
+        &mut self,
+        ty: &TypeCode<'_>,
+        new: impl FnOnce(Text<'_>) -> String,
+    ) -> Result<(), Refusal> {
+        match ty {
+            TypeCode::RelLoc(unit) | TypeCode::DataLoc(unit) => {
+                let (at, is_relative) = (self.out.len(), matches!(ty, TypeCode::RelLoc(_)));
+                let data = units(unit, new(text(unit, self.located(is_relative)?)));
+                self.out.extend_from_slice(&[0; 4]);
+                self.located.push(Located { at, is_relative, data });
+            }
+            TypeCode::Array(unit) => {
+                let value = self.skip(ty)?;
+                let units = units(unit, new(text(unit, &value[2..])));
+                let count = u16::try_from(units.len() / unit_size(unit));
+                let count = count.map_err(|_| Refusal::TooManyElements)?;
+                self.out.extend_from_slice(&count.to_le_bytes());
+                self.out.extend_from_slice(&units);
+            }
+            _ => {
+                let value = self.skip(ty)?;
+                let value = &value[..value.len() - 2];
+                self.out.extend_from_slice(&units(UTF16, new(text(UTF16, value))));
+                self.out.extend_from_slice(&[0; 2]);
+            }
+        }
+        Ok(())
+    }
+
     /// Puts something else in the place of a value.
     fn replaced(&mut self, ty: &TypeCode<'_>, values: Values) -> Result<(), Refusal> {
         match ty {
+            ty if is_text(ty) => return self.text(ty, |text| values.text(text)),
             TypeCode::Object(fields) => {
                 return fields.iter().try_for_each(|field| self.replaced(&field.ty, values));
             }
@@ -161,19 +242,15 @@ impl<'a> Again<'a> {
                 return self.replaced_elements(element, *count, values);
             }
             // Of a hash, that each element is there is of use: an option has one.
-            TypeCode::Array(element) if !is_unit(element) && values.key.is_some() => {
+            TypeCode::Array(element) if values.key.is_some() => {
                 let count = self.count()?;
                 return self.replaced_elements(element, count, values);
             }
-            TypeCode::RelLoc(element) | TypeCode::DataLoc(element) => {
+            TypeCode::RelLoc(_) | TypeCode::DataLoc(_) => {
                 let (at, is_relative) = (self.out.len(), matches!(ty, TypeCode::RelLoc(_)));
-                let value = self.located(is_relative)?;
-                let data = match is_unit(element) {
-                    true => units(element, value, values),
-                    false => Vec::new(),
-                };
+                self.located(is_relative)?;
                 self.out.extend_from_slice(&[0; 4]);
-                self.located.push(Located { at, is_relative, data });
+                self.located.push(Located { at, is_relative, data: Vec::new() });
                 return Ok(());
             }
             _ => {}
@@ -184,12 +261,6 @@ impl<'a> Again<'a> {
         let mut put = |bytes: &[u8]| self.out.extend_from_slice(bytes);
         let plain = match ty {
             TypeCode::Plain(plain) => *plain,
-            TypeCode::Array(element) if is_unit(element) => {
-                let units = units(element, &value[2..], values);
-                put(&((units.len() / unit_size(element)) as u16).to_le_bytes());
-                put(&units);
-                return Ok(());
-            }
             _ => {
                 put(&[0; 2]);
                 return Ok(());
@@ -197,11 +268,6 @@ impl<'a> Again<'a> {
         };
         let hash = || values.number(number(plain, value).unwrap_or_default());
         match plain {
-            PlainType::NullTerminatedUtf16String => {
-                let unit = TypeCode::Plain(PlainType::Utf16CodeUnit);
-                put(&units(&unit, &value[..value.len() - 2], values));
-                put(&[0; 2]);
-            }
             PlainType::VarInt | PlainType::VarUInt => primitive::varuint(hash(), &mut self.out),
             PlainType::Int16
             | PlainType::UInt16
@@ -240,14 +306,27 @@ impl<'a> Again<'a> {
     }
 }
 
-/// The code units that replace those of a text.
-fn units(unit: &TypeCode<'_>, value: &[u8], values: Values) -> Vec<u8> {
-    let is_wide = unit_size(unit) == 2;
-    let value = if is_wide { Text::Utf16(value) } else { Text::Utf8(value) };
-    let text = values.text(value);
-    match is_wide {
-        true => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
-        false => text.into_bytes(),
+const UTF16: &TypeCode<'_> = &TypeCode::Plain(PlainType::Utf16CodeUnit);
+
+/// The text with these code units.
+fn text<'a>(unit: &TypeCode<'_>, units: &'a [u8]) -> Text<'a> {
+    if unit_size(unit) == 2 { Text::Utf16(units) } else { Text::Utf8(units) }
+}
+
+/// The code units of a text.
+fn units(unit: &TypeCode<'_>, text: String) -> Vec<u8> {
+    match unit_size(unit) {
+        2 => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        _ => text.into_bytes(),
+    }
+}
+
+/// Whether a value is a text of any length.
+pub(super) fn is_text(ty: &TypeCode<'_>) -> bool {
+    match ty {
+        TypeCode::Plain(plain) => *plain == PlainType::NullTerminatedUtf16String,
+        TypeCode::Array(unit) | TypeCode::RelLoc(unit) | TypeCode::DataLoc(unit) => is_unit(unit),
+        _ => false,
     }
 }
 

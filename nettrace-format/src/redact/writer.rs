@@ -244,4 +244,8 @@ impl Writer for Redacted {
     fn settle(&mut self) {
         self.writer.settle();
     }
+
+    fn unused_names(&self) -> Vec<&str> {
+        self.redaction.unused().collect()
+    }
 }

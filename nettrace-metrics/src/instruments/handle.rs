@@ -135,7 +135,7 @@ macro_rules! instrument {
             ///
             /// Takes a lock, so keep what it returns. The order of the tags does not matter. An
             /// instrument has at most 2,000 combinations of tags. All further ones share one value,
-            /// whose tag is `overflow=true`.
+            /// whose tag is `overflow=true`. A comma in a tag is written as `%2C`.
             #[must_use]
             pub fn tagged(&self, tags: &[(&str, &str)]) -> Self {
                 Self(Handle::of(self.0.bound().tagged(tags)))

@@ -151,6 +151,8 @@ pub(crate) struct Flusher {
     /// The last failure of the sink that could pass, whether or not it has.
     last_failure: Option<Failure>,
     notices: Notices,
+    /// How many names of values to keep out the session was told of that nothing had.
+    unredacted: usize,
     last_round: Stopwatch,
     /// When the next round is due, counted from the last one.
     due_after: Duration,
@@ -232,6 +234,7 @@ impl Flusher {
             trouble: None,
             last_failure: None,
             notices,
+            unredacted: 0,
             last_round: Stopwatch::start(),
             due_after,
             last_used: Stopwatch::start(),
@@ -251,6 +254,7 @@ impl Flusher {
         // No row will be older than this.
         flusher.last_ts = flusher.timeline.begin_round(&flusher.session.floor);
         flusher.start_stream(flusher.last_ts)?;
+        flusher.note_unredacted();
         Ok(flusher)
     }
 
@@ -450,8 +454,19 @@ impl Flusher {
         if let Some(file) = &self.session.persistent {
             file.set_attempted(Nobody::Unplaced, self.session.unplaced());
         }
+        self.note_unredacted();
         self.tell_application();
         complete
+    }
+
+    /// Notes which names of values to keep out nothing has had so far, for warnings.
+    fn note_unredacted(&mut self) {
+        let names = self.trace.unredacted();
+        // They only become fewer.
+        if names.len() != self.unredacted {
+            self.unredacted = names.len();
+            *self.session.unredacted.lock() = names.into_iter().map(ToOwned::to_owned).collect();
+        }
     }
 
     /// Tells the application when the sink begins to fail, and when it takes events again.

@@ -249,6 +249,11 @@ impl Trace {
         self.stream.needs_rows()
     }
 
+    /// The names of values to keep out that nothing has had so far.
+    pub(super) fn unredacted(&self) -> Vec<&str> {
+        self.stream.unused_names()
+    }
+
     pub(super) fn left_out(&self) -> LeftOut {
         self.stream.left_out()
     }

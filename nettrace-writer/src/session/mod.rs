@@ -281,6 +281,13 @@ impl Session {
         flush(&self.inner.shared)
     }
 
+    /// Like [`flush`](Self::flush), but waits for `patience` at most.
+    pub(crate) fn flush_within(&self, patience: Duration) {
+        if self.inner.check_caller().is_ok() {
+            flush_within(&self.inner.shared, patience);
+        }
+    }
+
     /// Changes which events the session records. The new filters replace the old ones. An empty
     /// list selects nothing.
     ///
@@ -327,8 +334,8 @@ impl Session {
     }
 
     /// Conditions that the application probably does not want: filters that have selected nothing
-    /// so far, event types that were refused, a sink that fails. The order is not specified. The
-    /// list is empty if all is well.
+    /// so far, names that redact nothing, event types that were refused, a sink that fails. The
+    /// order is not specified. The list is empty if all is well.
     ///
     /// The list describes the moment of the call. An event type is known only from its first event
     /// on. So ask after the service has done some work, and again later, or

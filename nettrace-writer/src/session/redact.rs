@@ -7,27 +7,33 @@ use crate::session::builder::SessionBuilder;
 
 impl SessionBuilder {
     /// Keeps values out of this session's trace, whatever the code records: those of the fields,
-    /// labels and key-values with a name.
+    /// labels and key-values with a name, and those behind a key of a map or of the tags of a
+    /// metric.
     ///
-    /// A name can be the path of a field through objects and lists (`card.number`). The name of an
-    /// event or a span may precede it (`Sold:customer`). Of several names that fit a field, the
-    /// last call decides; nothing is kept of an object that goes. Keys of maps and tags of metrics
-    /// are values, not names.
-    /// [`Redact`] says what becomes of a value. The hashes have the key of
-    /// [secrets](crate::secret): a text has the same hash everywhere. No name is checked, because
-    /// types of events come when they come.
+    /// A name can be the path of a field through objects and lists (`card.number`), or that of a
+    /// key (`headers.authorization`). The name of an event or a span may precede it
+    /// (`Sold:customer`). Of several names that fit a field, the last call decides; nothing is kept
+    /// of an object or a map that goes. [`Redact`] says what becomes of a value. The hashes have
+    /// the key of [secrets](crate::secret): a text has the same hash everywhere.
     ///
-    /// The session's thread replaces the values before any sink gets the trace, also what a
-    /// [flight recorder](Self::flight_recorder) keeps. It takes the events of such types apart, and
-    /// writes all rows again. Threads that emit do what they always do, so their buffers have the
-    /// values for a while: a core dump can show them. For the same reason
-    /// [`start`](Self::start) refuses a [recorder file](Self::persistent) beside this. An event
-    /// that becomes too large counts as [not in the format](crate::Stats::not_in_format).
+    /// No name is an error, because types of events come when they come. A [name that nothing has
+    /// had](crate::Warning::RedactsNothing) is among the [warnings](crate::Session::warnings), with
+    /// what was probably meant: look there before the session ends.
+    ///
+    /// A map has keys that are texts; a list of pairs is none. In a text of tags nothing but tags
+    /// is looked for, and in any other text nothing: a message keeps what it says.
+    ///
+    /// The session's thread replaces the values before any sink gets the trace, also what a [flight
+    /// recorder](Self::flight_recorder) keeps. It takes the events of such types apart, and writes
+    /// all rows again. Threads that emit do what they always do, so their buffers have the values
+    /// for a while: a core dump can show them. For the same reason [`start`](Self::start) refuses a
+    /// [recorder file](Self::persistent) beside this. An event that becomes too large counts as
+    /// [not in the format](crate::Stats::not_in_format).
     ///
     /// Names of threads and of events, descriptions, key-values of a
-    /// [dump](crate::Session::dump_with), and other sessions of the process stay as they are. A
-    /// [`Secret`](crate::Secret) is kept out of all of them. [Triggers](crate::Triggers) see what
-    /// the trace has.
+    /// [dump](crate::Session::dump_with), other sessions of the process and tracepoints of the
+    /// kernel stay as they are. A [`Secret`](crate::Secret) is kept out of all of them.
+    /// [Triggers](crate::Triggers) see what the trace has.
     ///
     /// ```
     /// use nettrace_writer::{Emit, Redact, Session, TraceEvent, sink::MemorySink};

@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     /// The types that the session's rows may have, in the order in which the session met them. It
     /// only grows: see [`meet`](Self::meet).
     met: Mutex<Vec<Met>>,
+    /// The names of values to keep out that nothing in the trace has had so far.
+    pub(crate) unredacted: Mutex<Vec<String>>,
     commands: Sender<Command>,
     pub(crate) idle: Idle,
     pub(crate) roster: Mutex<Roster>,
@@ -193,6 +195,7 @@ impl Shared {
             on_full,
             filters: Mutex::new(filters),
             met: Mutex::new(met),
+            unredacted: Mutex::default(),
             commands,
             idle: Idle::new(),
             roster: Mutex::new(Roster::default()),

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use nettrace_event::{EventSchema, registry};
+use nettrace_event::{EventSchema, FieldSchema, FieldType, registry};
+use nettrace_format::spelling::nearest;
 
 use crate::{
     shared::{Shared, filter::ProviderFilter, sessions::refused_types},
@@ -40,6 +41,14 @@ pub enum Warning {
         /// The filter.
         filter: ProviderFilter,
     },
+    /// A name of a [value to keep out](crate::SessionBuilder::redact) is that of nothing in the
+    /// trace so far: no field, label, key-value, or key of a map. It may be misspelt.
+    RedactsNothing {
+        /// The name.
+        name: String,
+        /// The fields of all event types that are known so far, in alphabetical order.
+        known: Vec<&'static str>,
+    },
     /// An event type was refused, so none of its events is recorded. There is one such warning for
     /// each entry of [`refused_types`]. [`Drops::refused`](crate::Drops::refused) counts the events.
     TypeRefused {
@@ -75,8 +84,10 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// The known provider that an [`UnknownProvider`](Self::UnknownProvider) filter probably means:
-    /// its name contains the filter's, or differs from it in a few letters.
+    /// The known provider that an [`UnknownProvider`](Self::UnknownProvider) filter probably means,
+    /// or the known field that is meant by a name that [redacts
+    /// nothing](Self::RedactsNothing): it contains the given name, or differs from it in a few
+    /// letters.
     ///
     /// ```
     /// use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink};
@@ -95,44 +106,17 @@ impl Warning {
     #[must_use]
     pub fn meant(&self) -> Option<&'static str> {
         match self {
-            Self::UnknownProvider { filter, known } => nearest(filter.name(), known),
+            Self::UnknownProvider { filter, known } => {
+                nearest(filter.name(), known.iter().copied())
+            }
+            Self::RedactsNothing { name, known } => {
+                // Behind an event and objects.
+                let field = name.rsplit([':', '.']).next().unwrap_or_default();
+                nearest(field, known.iter().copied().filter(|known| known != name))
+            }
             _ => None,
         }
     }
-}
-
-/// The known name that is nearest to a pattern, if one is near.
-fn nearest(pattern: &str, known: &[&'static str]) -> Option<&'static str> {
-    let wanted: Vec<char> = pattern.trim_end_matches('*').to_lowercase().chars().collect();
-    let is_prefix = pattern.ends_with('*');
-    // One letter in four may differ.
-    let most = wanted.len().div_ceil(4);
-    let distance = |name: &str| {
-        let name = name.to_lowercase();
-        if wanted.len() >= 3 && name.contains(&*wanted.iter().collect::<String>()) {
-            return 0;
-        }
-        let letters: Vec<char> = name.chars().collect();
-        let compared = if is_prefix { wanted.len().min(letters.len()) } else { letters.len() };
-        edits(&wanted, &letters[..compared])
-    };
-    let near = known.iter().map(|name| (distance(name), *name));
-    let (_, name) = near.filter(|(distance, _)| *distance <= most).min()?;
-    Some(name)
-}
-
-/// How many letters must be put in, taken out or replaced to make one text of the other.
-fn edits(one: &[char], other: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, letter) in one.iter().enumerate() {
-        let mut before = std::mem::replace(&mut row[0], i + 1);
-        for (j, candidate) in other.iter().enumerate() {
-            let replaced = before + usize::from(letter != candidate);
-            before = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(before + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// How many known providers a message lists.
@@ -160,6 +144,16 @@ impl fmt::Display for Warning {
                 "the filter `{filter}` selects a known provider, but none of its event types that \
                  are known so far; look at the filter's level and keywords"
             ),
+            Self::RedactsNothing { name, .. } => {
+                write!(
+                    f,
+                    "nothing in the trace so far is called `{name}`, which it must not have"
+                )?;
+                match self.meant() {
+                    Some(meant) => write!(f, "; is `{meant}` meant?"),
+                    None => Ok(()),
+                }
+            }
             Self::TypeRefused { message } => f.write_str(message),
             Self::OtherId { event, id, holder } => write!(
                 f,
@@ -202,6 +196,15 @@ pub(crate) fn warnings(session: &Shared) -> Vec<Warning> {
             warnings.push(Warning::UnknownProvider { filter, known });
         }
     }
+    let unredacted = session.unredacted.lock().clone();
+    if !unredacted.is_empty() {
+        let mut known = Vec::new();
+        schemas.iter().for_each(|schema| fields(schema.fields, &mut known));
+        known.sort_unstable();
+        known.dedup();
+        let warning = |name| Warning::RedactsNothing { name, known: known.clone() };
+        warnings.extend(unredacted.into_iter().map(warning));
+    }
     let refused = refused_types().into_iter();
     warnings.extend(refused.map(|message| Warning::TypeRefused { message }));
     warnings.extend(session.other_ids());
@@ -217,28 +220,16 @@ pub(crate) fn warnings(session: &Shared) -> Vec<Warning> {
     warnings
 }
 
-#[cfg(test)]
-mod tests {
-    use super::nearest;
-
-    #[test]
-    fn a_name_that_was_meant_is_found() {
-        let known = ["Contoso-Checkout", "Contoso-Shop", "tracing", "NetTrace-Tower"];
-        for (pattern, meant) in [
-            ("Contoso-Chekout", Some("Contoso-Checkout")),
-            ("contoso_checkout", Some("Contoso-Checkout")),
-            ("Checkout", Some("Contoso-Checkout")),
-            ("Contso-*", Some("Contoso-Shop")),
-            ("tower", Some("NetTrace-Tower")),
-            ("traceing", Some("tracing")),
-            ("Fabrikam-Mail", None),
-            ("System.Runtime", None),
-            ("a", None),
-            ("", None),
-        ] {
-            let found = nearest(pattern, &known);
-            let is_right = found == meant || (pattern == "Contso-*" && found.is_some());
-            assert!(is_right, "{pattern}: {found:?}");
+/// Collects the names of fields, also of those within others.
+fn fields(of: &'static [FieldSchema], names: &mut Vec<&'static str>) {
+    for field in of {
+        names.push(field.name);
+        let mut ty = &field.ty;
+        while let FieldType::Array(inner, _) | FieldType::Option(inner) = ty {
+            ty = inner;
+        }
+        if let FieldType::Object(inner) = ty {
+            fields(inner, names);
         }
     }
 }

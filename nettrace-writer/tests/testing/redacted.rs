@@ -1,11 +1,13 @@
 //! Sessions that keep values out of their traces, whatever the code records.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use nettrace_reader::{Reader, Value, verify};
 use nettrace_writer::{
     Emit, Error, Format, Keep, Label, Redact, Secret, Session, SessionBuilder, TraceEvent,
-    TraceField, TraceSpan, enter_labels, record_panics,
+    TraceField, TraceSpan, Warning, enter_labels,
+    event::Pairs,
+    record_panics,
     secret::Hashed,
     sink::{MemorySink, RotationOptions},
     traced,
@@ -339,4 +341,184 @@ fn names_with_colons_and_of_spans() {
             assert!(leaks(&fewer), "{fewer:?}");
         }
     }
+}
+
+#[derive(TraceField)]
+struct Address<'a> {
+    street: &'a str,
+    floor: u32,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Testing-Redacted-Maps")]
+struct Requested<'a> {
+    headers: Pairs<'a, &'a str, &'a str>,
+    ids: BTreeMap<String, u64>,
+    maybe: Option<BTreeMap<&'a str, Vec<&'a str>>>,
+    each: Vec<BTreeMap<&'a str, &'a str>>,
+    nested: BTreeMap<&'a str, BTreeMap<&'a str, &'a str>>,
+    addresses: BTreeMap<&'a str, Address<'a>>,
+    same: Secret<&'a str, Hashed>,
+    after: &'a str,
+}
+
+fn request() {
+    let headers = [("accept", "kept-header"), ("user", HIDDEN), ("user", HIDDEN)];
+    let person: BTreeMap<_, _> = [("user", HIDDEN), ("zone", "kept-zone")].into();
+    Requested {
+        headers: Pairs(&headers),
+        ids: [("user".to_owned(), NUMBER), ("zone".to_owned(), 0x1122_3344)].into(),
+        maybe: Some([("user", vec![HIDDEN, HIDDEN]), ("zone", vec!["kept-maybe"])].into()),
+        each: vec![person.clone(), person.clone()],
+        nested: [("home", person)].into(),
+        addresses: [("home", Address { street: HIDDEN, floor: 3 })].into(),
+        same: HIDDEN.into(),
+        after: "kept-after",
+    }
+    .emit();
+}
+
+/// A trace of [`request`] without what has these names.
+fn requested(format: Format, names: &[(&str, Redact)]) -> Vec<u8> {
+    let memory = MemorySink::new();
+    let builder = Session::builder().sink(memory.clone()).provider("Testing-Redacted-Maps");
+    let builder = builder.format(format);
+    let builder = names.iter().fold(builder, |builder, (name, how)| builder.redact(*name, *how));
+    let session = builder.start().unwrap();
+    request();
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.written, stats.not_in_format), (1, 0), "{format:?}");
+    memory.bytes()
+}
+
+/// The values of one event, as text.
+fn shown(trace: &[u8]) -> BTreeMap<String, String> {
+    let all = values(trace).into_iter();
+    all.map(|(_, field, value)| (field, value)).collect()
+}
+
+#[test]
+fn the_keys_of_maps_are_names() {
+    if !alone("redacted::the_keys_of_maps_are_names") {
+        return;
+    }
+    let formats = [Format::V6, Format::V5, Format::V4, Format::Heph];
+    for (format, how) in
+        formats.into_iter().flat_map(|format| [Redact::Mask, Redact::Hash].map(|how| (format, how)))
+    {
+        // The street is within a value whose key was not named.
+        let trace = requested(format, &[("user", how), ("addresses.home", how)]);
+        assert_none(&format!("{format:?} {how:?}"), &trace);
+        for kept in ["kept-header", "kept-zone", "kept-maybe", "kept-after"] {
+            let wide: Vec<_> = kept.encode_utf16().flat_map(u16::to_le_bytes).collect();
+            let has = |text: &[u8]| trace.windows(text.len()).any(|bytes| bytes == text);
+            assert!(has(kept.as_bytes()) || has(&wide), "{format:?} {how:?}: {kept}");
+        }
+        if format != Format::Heph {
+            if let Some(verdict) = judged(&trace) {
+                verdict.assert_holds(1, 0);
+            }
+        }
+    }
+    let plain = shown(&requested(Format::V6, &[]));
+    let masked = shown(&requested(Format::V6, &[("user", Redact::Mask)]));
+    for (field, before) in &plain {
+        let after = before.replace(HIDDEN, "***").replace(&NUMBER.to_string(), "0");
+        let after = after.replace(r#"Array([Text("***"), Text("***")])"#, "Array([])");
+        match &**field {
+            "time" => {}
+            "addresses" => assert_eq!(&masked[field], before),
+            _ => assert_eq!(masked[field], after, "{field}"),
+        }
+    }
+    assert!(masked["headers"].contains("***") && masked["ids"].contains("U64(0)"), "{masked:?}");
+
+    // A hash is that of a secret.
+    let hashed = shown(&requested(Format::V6, &[("user", Redact::Hash)]));
+    let same = hashed["same"].strip_prefix("Text(\"").and_then(|it| it.strip_suffix("\")"));
+    let same = same.filter(|same| same.len() == 16).unwrap();
+    for field in ["headers", "maybe", "each", "nested"] {
+        assert!(hashed[field].contains(same), "{field}: {hashed:?}");
+    }
+}
+
+#[test]
+fn a_key_can_have_a_path_and_exceptions() {
+    if !alone("redacted::a_key_can_have_a_path_and_exceptions") {
+        return;
+    }
+    let (mask, keep) = (Redact::Mask, Redact::Keep);
+    for (names, hidden) in [
+        (&[("headers.user", mask)][..], &["headers"][..]),
+        (&[("Requested:headers.user", mask), ("Other:user", mask)], &["headers"]),
+        (&[("each.user", mask)], &["each"]),
+        (&[("maybe.user", mask)], &["maybe"]),
+        (&[("nested.Value.user", mask)], &["nested"]),
+        (&[("nested.home", mask)], &["nested"]),
+        (&[("user", mask), ("each.user", keep)], &["headers", "maybe", "nested"]),
+        // The last one decides.
+        (&[("each.user", keep), ("user", mask)], &["headers", "maybe", "nested", "each"]),
+        (&[("headers.Value", mask), ("headers.user", keep)], &[]),
+        (&[("headers.user", keep), ("headers.Value", mask)], &["headers"]),
+        // Nothing is kept of what goes as a whole, and a part goes of what stays.
+        (&[("headers", mask), ("headers.user", keep)], &["headers"]),
+        (&[("street", mask), ("addresses.home", keep)], &["addresses"]),
+    ] {
+        let redacted = shown(&requested(Format::V6, names));
+        for field in ["headers", "maybe", "each", "nested", "addresses"] {
+            let is_hidden = !redacted[field].contains(HIDDEN);
+            assert_eq!(is_hidden, hidden.contains(&field), "{names:?} {field}: {redacted:?}");
+        }
+    }
+    let redacted = shown(&requested(Format::V6, &[("headers.Value", mask), ("user", keep)]));
+    let headers = &redacted["headers"];
+    assert!(!headers.contains("kept-header") && headers.contains(HIDDEN), "{headers}");
+}
+
+/// What nothing has is told, with what was probably meant, until something has it.
+#[test]
+fn a_name_that_nothing_has_is_a_warning() {
+    if !alone("redacted::a_name_that_nothing_has_is_a_warning") {
+        return;
+    }
+    let names = ["costumer", "label", "zone", "each.zone", "service", "Sold:cents", "usr"];
+    let names = [&names[..], &["card.nubmer"]].concat();
+    let builder = Session::builder().sink(MemorySink::new()).key_value("service", "shop");
+    let builder = names.iter().fold(builder, |builder, name| builder.redact(*name, Redact::Mask));
+    let session = builder.start().unwrap();
+    let unused = || {
+        session.flush().unwrap();
+        let mut unused = Vec::new();
+        for warning in session.warnings() {
+            if let Warning::RedactsNothing { name, .. } = &warning {
+                let said = warning.to_string();
+                assert!(said.contains(&format!("`{name}`")), "{said}");
+                let meant = warning.meant().map(ToOwned::to_owned);
+                assert!(meant.iter().all(|meant| said.contains(&format!("`{meant}` meant"))));
+                unused.push((name.clone(), meant));
+            }
+        }
+        unused
+    };
+    let as_said = |unused: &[(String, Option<String>)]| -> Vec<String> {
+        unused.iter().map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(
+        as_said(&unused()),
+        ["costumer", "label", "zone", "each.zone", "Sold:cents", "usr", "card.nubmer"]
+    );
+    request();
+    assert_eq!(as_said(&unused()), ["costumer", "label", "Sold:cents", "usr", "card.nubmer"]);
+    {
+        let _labels = enter_labels(&[Label::Str("label", HIDDEN)]).unwrap();
+        Tick { cents: 1 }.emit();
+    }
+    assert_eq!(as_said(&unused()), ["costumer", "Sold:cents", "usr", "card.nubmer"]);
+    work();
+    let unused = unused();
+    let meant = |name: &str, meant: &str| (name.to_owned(), Some(meant.to_owned()));
+    assert_eq!(unused[0], meant("costumer", "customer"));
+    assert_eq!(as_said(&unused), ["costumer", "usr", "card.nubmer"]);
+    assert_eq!(unused[2], meant("card.nubmer", "number"));
+    session.finish().unwrap();
 }
