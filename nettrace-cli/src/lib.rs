@@ -13,7 +13,7 @@ use clap::{CommandFactory, Parser};
 use crate::{
     args::{Args, Command},
     failure::Failure,
-    files::Files,
+    files::{About, Files},
     heph::Trace,
     limits::Limits,
     output::Output,
@@ -143,8 +143,11 @@ fn run(args: Args, out: &mut Output) -> Result<(), Failure> {
         Command::Redact { .. } => true,
         _ => false,
     };
+    let recordings = files.shown();
     let (trace, ending) = merge::open(files, &mut limits, meanwhile, as_stream)?;
-    ending.after(read(args.command, trace, limits, &name, out))
+    let about = About { name: &name, recordings: &recordings, ending: &ending };
+    let result = read(args.command, trace, limits, about, out);
+    ending.after(result)
 }
 
 /// Checks traces, each by itself, and says where files are missing between them.
@@ -178,17 +181,17 @@ fn verify_each(
     if bad == 0 { Ok(()) } else { Err(Failure::Unsound(bad, each.len())) }
 }
 
-/// Runs a command that reads a trace, which is called `name`.
+/// Runs a command that reads a trace.
 fn read(
     command: Command,
     trace: Trace,
     limits: Limits,
-    name: &Path,
+    about: About<'_>,
     out: &mut Output,
 ) -> Result<(), Failure> {
     match command {
         Command::Info { options, .. } => match trace {
-            Trace::NetTrace(source) => info::run(source, limits, options, out),
+            Trace::NetTrace(source) => info::run(source, limits, about, options, out),
             Trace::Heph(source) => heph::info(source, limits, options, out),
         },
         Command::Dump { options, .. } => match trace.before_waiting(out.shown_before_waiting()) {
@@ -231,10 +234,10 @@ fn read(
             original.end_converted()
         }
         Command::Report { options, .. } => {
-            report::run(trace.into_nettrace(limits)?, limits, name, &options, out)
+            report::run(trace.into_nettrace(limits)?, limits, about, &options, out)
         }
         Command::View { options, .. } => {
-            view::run(trace.into_nettrace(limits)?, limits, name, &options, out)
+            view::run(trace.into_nettrace(limits)?, limits, about, &options, out)
         }
         _ => Ok(()),
     }

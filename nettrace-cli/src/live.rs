@@ -11,12 +11,12 @@ mod top;
 mod watch;
 
 use std::{
-    io::{ErrorKind, Write},
+    io::{self, ErrorKind, Write},
     path::Path,
     time::Duration,
 };
 
-use nettrace_diagnostics::__client::{ClientError, Info, Target};
+use nettrace_diagnostics::__client::{ClientError, Info, Live, Target, Wanted, temporary_folder};
 
 pub(crate) use self::{
     collect::{CollectOptions, run as collect},
@@ -71,11 +71,27 @@ pub(crate) fn ps(out: &mut impl Write) -> Result<(), Failure> {
 
 /// Changes which events the session of a process's environment records.
 pub(crate) fn select(which: &Which, filters: &str) -> Result<(), Failure> {
-    Ok(find(which)?.select(filters)?)
+    let unmatched = find(which)?.select(filters)?;
+    Ok(unmatched.into_iter().try_for_each(|line| summary::say(Some(line)))?)
+}
+
+/// Says which of the filters of a trace select nothing that the process knows so far. A process of
+/// .NET, or one that is older, does not know the question; then it is left open.
+///
+/// Counters are no events, so nothing is said if some are wanted.
+fn tell_unmatched(target: &Target, wanted: &[Wanted], live: &Live) -> io::Result<()> {
+    if wanted.iter().any(|one| !one.arguments.is_empty()) {
+        return Ok(());
+    }
+    let unmatched = target.unmatched(live.id).unwrap_or_default();
+    unmatched.into_iter().try_for_each(|line| summary::say(Some(line)))
 }
 
 fn all() -> Result<Vec<Target>, Failure> {
-    Target::all().map_err(|error| Failure::Process(format!("cannot list the sockets: {error}")))
+    Target::all().map_err(|error| {
+        let folder = temporary_folder();
+        Failure::Process(format!("cannot list the sockets in {}: {error}", folder.display()))
+    })
 }
 
 /// Whether nobody listens there any more, as a dead process has left its socket behind; or whether

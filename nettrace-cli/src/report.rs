@@ -3,19 +3,19 @@
 
 use std::{
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
-use nettrace_reader::{Event, Totals, Value};
-use nettrace_views::text::{EventType, Payload};
+use nettrace_reader::{Event, Totals};
 use nettrace_views::{
     model::PerType,
     report::{self, Describe, Report},
+    text::{Detail, EventType, Payload},
 };
 
 use crate::{
-    convert::destination::Destination, failure::Failure, heph::Original, limits::Limits,
-    source::Source, summary::say, tree,
+    convert::destination::Destination, failure::Failure, files::About, heph::Original,
+    limits::Limits, namesakes::Namesakes, source::Source, summary::say, tree,
 };
 
 /// Options of `report`.
@@ -57,22 +57,22 @@ pub(crate) struct Content {
     title: Option<String>,
 }
 
-/// Writes the report of `trace`, which was opened as `file`. If the output is `-`, it goes to
+/// Writes the report of `trace`. If the output is `-`, it goes to
 /// `stdout`.
 pub(crate) fn run(
     trace: (Source, Original),
     limits: Limits,
-    file: &Path,
+    about: About<'_>,
     options: &ReportOptions,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
     if options.text {
-        let (report, _) = read(trace, limits, file, &options.content)?;
+        let (report, _) = read(trace, limits, about, &options.content)?;
         report.write_text(stdout)?;
         return end(report);
     }
     let mut destination = Destination::open(&options.output, options.force, stdout)?;
-    let (page, end) = page(trace, limits, file, &options.content)?;
+    let (page, end) = page(trace, limits, about, &options.content)?;
     destination.write(&page)?;
     destination.finish()?;
     end
@@ -82,10 +82,10 @@ pub(crate) fn run(
 pub(crate) fn page(
     trace: (Source, Original),
     limits: Limits,
-    file: &Path,
+    about: About<'_>,
     content: &Content,
 ) -> Result<(Vec<u8>, Result<(), Failure>), Failure> {
-    let (report, totals) = read(trace, limits, file, content)?;
+    let (report, totals) = read(trace, limits, about, content)?;
     let mut page = Vec::new();
     report.write(&mut page)?;
     let (events, lost, bytes) = (totals.events, totals.lost, page.len());
@@ -97,12 +97,12 @@ pub(crate) fn page(
 fn read(
     (source, original): (Source, Original),
     limits: Limits,
-    file: &Path,
+    about: About<'_>,
     content: &Content,
 ) -> Result<(Report, Totals), Failure> {
     let mut events = limits.options().keep_thread_totals(true).open(source)?.sorted();
-    let name = || match file.file_name() {
-        Some(name) if file.as_os_str() != "-" => name.to_string_lossy().into_owned(),
+    let name = || match about.name.file_name() {
+        Some(name) if about.name.as_os_str() != "-" => name.to_string_lossy().into_owned(),
         _ => "standard input".into(),
     };
     let title = content.title.clone().unwrap_or_else(name);
@@ -114,6 +114,7 @@ fn read(
     if let Some(heph) = original.end()? {
         report.was_made_of("Heph 0.1.0", heph.bytes, heph.failure);
     }
+    about.missing().into_iter().for_each(|sentence| report.note(sentence));
     Ok((report, events.totals().clone()))
 }
 
@@ -124,29 +125,21 @@ fn end(report: Report) -> Result<(), Failure> {
 
 /// Spells events as `nettrace tree` does.
 #[derive(Default)]
-struct AsTree(PerType<EventType>);
+struct AsTree {
+    types: PerType<EventType>,
+    namesakes: Namesakes,
+}
 
 impl Describe for AsTree {
     fn event(&mut self, event: &Event<'_>) -> String {
-        let ty = self.0.of(event, EventType::of);
-        text(tree::text::event(event, ty, &Payload::of(event, ty)))
+        let ty = self.types.of(event, EventType::of);
+        let place = self.namesakes.place(event.metadata());
+        text(tree::text::event(event, place, ty, &Payload::of(event, ty), Detail::Short))
     }
 
     fn details(&mut self, event: &Event<'_>, is_start: bool) -> String {
-        let ty = self.0.of(event, EventType::of);
-        let mut payload = Payload::of(event, ty);
-        // What says nothing takes room on the page.
-        payload.fields.retain(|(_, value)| !value.as_ref().is_some_and(is_empty));
-        text(tree::text::details(event, &payload, is_start))
-    }
-}
-
-/// Whether a value is an empty text or list, or an option without a value.
-fn is_empty(value: &Value<'_>) -> bool {
-    match value {
-        Value::Text(text) => text.is_empty(),
-        Value::Array(values) => values.is_empty(),
-        _ => false,
+        let ty = self.types.of(event, EventType::of);
+        text(tree::text::details(event, &Payload::of(event, ty), is_start, Detail::Short))
     }
 }
 

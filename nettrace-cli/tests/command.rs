@@ -67,7 +67,7 @@ fn few_bytes_are_not_shown_as_many() {
     for args in [
         &["dump", "-"][..],
         &["dump", "--json", "-"],
-        &["tree", "-"],
+        &["tree", "--full", "-"],
         &["tree", "--json", "-"],
         &["report", "-", "-o", "-"],
         &["convert", "-", "-", "--to", "jsonl"],

@@ -492,6 +492,19 @@ fn a_missing_file_is_told() {
         let output = run(args);
         assert!(stderr(&output).contains(&said), "{args:?}: {}", stderr(&output));
     }
+    // The page has it among its data, which are JSON.
+    for args in [&["report", folder_text, "--text"][..], &["report", folder_text, "-o", "-"]] {
+        let output = run(args);
+        assert!(stdout(&output).contains(&said), "{args:?}");
+    }
+    let (count, last) = (files.len() - 1, files.len());
+    let info = stdout(&run(&["info", folder_text])).to_owned();
+    let numbers = format!(": 1 to 2, 4 to {last}; those in between are missing\n");
+    assert!(info.contains(&format!("{count} of the recording ")) && info.contains(&numbers));
+    assert!(!info.contains("nettrace.file"), "{info}");
+    let recordings = &json(&["info", "--json", folder_text])["recordings"];
+    assert_eq!(recordings[0]["numbers"], serde_json::json!([[1, 2], [4, last]]));
+    assert_eq!((recordings.as_array().unwrap().len(), &recordings[0]["files"]), (1, &count.into()));
     // The files in any order, some twice, and a copy.
     let copy = folder.with_file_name("copy.nettrace");
     fs::copy(&files[4], &copy).unwrap();
@@ -524,6 +537,8 @@ fn what_is_damaged_is_named() {
     let said = format!("{}: the file ends early", text(broken));
     assert!(stderr(&output).contains(&said), "{}", stderr(&output));
     assert!((all / 2..all).contains(&events(&output)), "{} of {all}", events(&output));
+    let output = nettrace(&["report", folder, "--text"], b"");
+    assert!(stdout(&output).contains(&said), "{}", stdout(&output));
     let output = nettrace(&["verify", folder], b"");
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("1 of "), "{}", stderr(&output));

@@ -227,6 +227,36 @@ fn what_a_process_writes_is_not_replaced() {
     }
 }
 
+/// Once, and before anything comes.
+#[test]
+fn who_asks_for_a_provider_that_is_unknown_is_told() {
+    let here = Here::new();
+    Tick { number: 0 }.emit(); // a type is known from its first event on
+    let pid = process::id().to_string();
+    let run = |arguments: &[&str]| {
+        let arguments = [arguments, &["-p", &pid, "--duration", "0.1"]].concat();
+        let output = nettrace(here.folder.path(), &arguments).output().unwrap();
+        succeeded(&output);
+        text(&output.stderr)
+    };
+    let meant = "selects no provider that is known so far; is `Contoso-Live` meant? known are ";
+    for (arguments, words) in [
+        (&["tail", "--provider", "Contoso-Lvie"][..], Some(meant)),
+        (&["tail", "--provider", "contoso-*"], None),
+        (&["tail", "--level", "error"], Some("look at the filter's level and keywords")),
+        (&["tail"], None),
+        (&["collect", "-o", "a.nettrace", "--providers", "Contoso-Lvie,Contoso-Live"], Some(meant)),
+        (&["collect", "-o", "b.nettrace", "--providers", "Contoso-Live"], None),
+        // Counters are no events.
+        (&["collect", "-o", "c.nettrace", "--providers", "Contoso-Lvie:0:0:a=b"], None),
+    ] {
+        let said = run(arguments);
+        let told = said.lines().filter(|line| line.starts_with("the filter `")).count();
+        assert_eq!(told, usize::from(words.is_some()), "{arguments:?}: {said}");
+        assert!(words.is_none_or(|words| said.contains(words)), "{arguments:?}: {said}");
+    }
+}
+
 #[test]
 fn a_process_that_is_not_there_is_an_error() {
     let here = Here::new();
@@ -309,8 +339,15 @@ fn select_changes_what_the_session_of_the_environment_records() {
         nettrace(folder.path(), &arguments).output().unwrap()
     };
     until("it listens", || select("Nobody-Else").status.success());
+    // It has emitted, so what it knows is told.
+    let said = || text(&select("Contoso-Lvie,Contoso-Live=error").stderr);
+    until("a type is known", || said().lines().count() == 2);
+    let said = said();
+    assert!(said.contains("is `Contoso-Live` meant?"), "{said}");
+    assert!(said.contains("look at the filter's level and keywords"), "{said}");
     assert!(!has_event(&trace, |_| true));
-    assert_eq!(succeeded(&select("Contoso-Live")), "");
+    let chosen = select("Contoso-Live");
+    assert_eq!((succeeded(&chosen), text(&chosen.stderr)), (String::new(), String::new()));
     until("it records", || has_event(&trace, |event| event.metadata().name == "Tick"));
     let refused = select("Contoso-Live=loud");
     assert_eq!(refused.status.code(), Some(2));

@@ -70,6 +70,9 @@ for (const page of pages) {
       return !data.some((byte) => byte !== 0);
     }).length);
     if (blank > 0) result.problems.push(blank + " charts are blank");
+    const mute = await tab.evaluate(() => [...document.querySelectorAll(".flame g.frame")].filter(
+      (it) => it.querySelector("title").textContent !== it.getAttribute("aria-label")).length);
+    if (mute > 0) result.problems.push(mute + " frames say one thing and show another");
     const read = await tab.evaluate(() => ({
       title: document.getElementById("title").textContent,
       alerts: [...document.querySelectorAll(".alert strong")].map((it) => it.textContent),

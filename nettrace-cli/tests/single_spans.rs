@@ -28,6 +28,29 @@ fn pay(cents: u32) {
     span.record_weight(7);
 }
 
+#[derive(TraceEvent)]
+#[trace_event(provider = "Search", name = "found", message = "{query}: {hits} hits")]
+struct Found<'a> {
+    query: &'a str,
+    hits: u32,
+    peer: Option<&'a str>,
+    detail: &'a str,
+    ids: &'a [u8],
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Search", name = "found")]
+struct NotFound<'a> {
+    query: &'a str,
+}
+
+#[traced(provider = "Search", fields = [peer])]
+fn search(peer: Option<&str>, query: &str) {
+    Found { query: "tea", hits: 0, peer, detail: "", ids: &[] }.emit();
+    NotFound { query }.emit();
+    Found { query, hits: 3, peer: Some("10.0.0.1"), detail: "warm", ids: &[7] }.emit();
+}
+
 #[derive(TraceSpan)]
 #[trace_event(provider = "Shop", name = "pack", mode = single, later = [weight: u8])]
 struct Pack<'a> {
@@ -187,5 +210,44 @@ fn functions_of_one_name_are_told_apart() {
         let info = printed(&["info", "--json", "-"], &record(format));
         let keys = ["spans", "spans_without_end", "spans_without_start"];
         assert_eq!(keys.map(|key| &info[0][key]), [&json!(3), &json!(0), &json!(0)], "{format}");
+    }
+}
+
+/// `tree` leaves out what says nothing, and the rest of long texts, unless it is asked for. `dump`
+/// has everything. Both tell events of one name apart.
+#[test]
+fn lines_for_people_are_short() {
+    let memory = MemorySink::new();
+    let session = Session::builder().sink(memory.clone()).provider("Search").start().unwrap();
+    let long = "é".repeat(600);
+    search(None, &long);
+    assert_eq!(session.finish().unwrap().written, 5);
+    let trace = memory.bytes();
+    let lines = |args: &[&str]| -> Vec<String> {
+        let text = stdout(&nettrace(args, &trace)).to_owned();
+        let of_events = text.lines().filter(|line| line.contains("Search/"));
+        of_events.map(|line| line.split_once("Search/").unwrap().1.to_owned()).collect()
+    };
+    let place = |number: usize, line: &str| {
+        assert!(line.starts_with("found (single_spans, "), "{number}: {line}");
+        line.split_once(')').unwrap().1.to_owned()
+    };
+    let tree = lines(&["tree", "-"]);
+    assert!(!tree[0].contains("peer"), "{}", tree[0]);
+    assert_eq!(tree[1], "found: tea: 0 hits");
+    assert_eq!(place(2, &tree[2]), format!(" query=\"{}… (102 more)", "é".repeat(499)));
+    let message =
+        format!(": {}… (108 more) peer=\"10.0.0.1\" detail=\"warm\" ids=0x07", "é".repeat(500));
+    assert_eq!(place(3, &tree[3]), message);
+
+    let full = lines(&["tree", "--full", "-"]);
+    assert!(full[0].contains("] peer=none"), "{}", full[0]);
+    assert_eq!(full[1], "found: tea: 0 hits peer=none detail=\"\" ids=0x");
+    let of_dump = |line: &str| line.split(" {").next().unwrap().to_owned();
+    let dump = lines(&["dump", "-"]);
+    assert!(dump[1].ends_with(": tea: 0 hits peer=none detail=\"\" ids=0x"), "{}", dump[1]);
+    for (number, line) in [(2, format!(" query=\"{long}\"")), (3, format!(": {long}: 3 hits"))] {
+        assert!(place(number, &full[number]).starts_with(&line), "{}", full[number]);
+        assert!(of_dump(&dump[number]).contains(&line), "{}", dump[number]);
     }
 }

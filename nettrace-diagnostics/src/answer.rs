@@ -158,9 +158,14 @@ pub(crate) fn resumed() -> Vec<u8> {
 /// Changes what the session of the environment records.
 pub(crate) fn select(filters: &str) -> Vec<u8> {
     match environment::select(filters) {
-        Ok(()) => protocol::ok(&[]),
+        Ok(unmatched) => protocol::text(&unmatched),
         Err(refusal) => refusal.message(),
     }
+}
+
+/// The answer to a client that names a session which is not there.
+pub(crate) fn no_session(id: u64) -> Vec<u8> {
+    Refusal::new(code::INVALID_ARGUMENT, format!("there is no session {id}")).message()
 }
 
 pub(crate) fn unknown(set: u8, id: u8) -> Refusal {

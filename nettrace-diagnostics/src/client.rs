@@ -70,6 +70,12 @@ pub enum ClientError {
     Answer(String),
 }
 
+/// The lines of an answer that is a text. An older process answers without one.
+fn lines(payload: &[u8]) -> Result<Vec<String>, ClientError> {
+    let text = if payload.is_empty() { String::new() } else { Reader::new(payload).text()? };
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
 fn words(code: u32, text: &str) -> String {
     let known = match code {
         protocol::code::BAD_ENCODING => "it cannot read the message",
@@ -263,14 +269,25 @@ impl Target {
         self.ask(set::PROCESS, process::RESUME_RUNTIME, &[]).map(drop)
     }
 
-    /// Changes which events the session of the process's environment records.
+    /// Changes which events the session of the process's environment records. Returns which of the
+    /// filters select nothing that the process knows so far: a sentence for each.
     ///
     /// # Errors
     /// It has no such session, the filters cannot be read, or it does not answer.
-    pub fn select(&self, filters: &str) -> Result<(), ClientError> {
+    pub fn select(&self, filters: &str) -> Result<Vec<String>, ClientError> {
         let mut payload = Vec::new();
         protocol::put_text(&mut payload, filters);
-        self.ask(set::OWN, own::SELECT, &payload).map(drop)
+        lines(&self.ask(set::OWN, own::SELECT, &payload)?.0)
+    }
+
+    /// Which filters of a trace select nothing that the process knows so far: a sentence for each.
+    ///
+    /// # Errors
+    /// There is no such session, the process does not know the question, or does not answer.
+    pub fn unmatched(&self, id: u64) -> Result<Vec<String>, ClientError> {
+        let mut payload = Vec::new();
+        protocol::put_u64(&mut payload, id);
+        lines(&self.ask(set::OWN, own::UNMATCHED, &payload)?.0)
     }
 
     /// The environment of the process, as `NAME=value`.

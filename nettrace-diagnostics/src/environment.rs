@@ -15,6 +15,7 @@ use nettrace_writer::{
 };
 
 use crate::{
+    filters::unmatched,
     protocol::{Refusal, code},
     rotation::Rotation,
     sync::{Mutex, TryLockError, lock, sleep},
@@ -30,6 +31,15 @@ const CHECK_AFTER: Duration = Duration::from_secs(10);
 const OWN_NAMES: u32 = 100;
 /// Where the trace goes if `DOTNET_EventPipeOutputPath` is absent.
 const DOTNET_PATH: &str = "trace.nettrace";
+/// What has no effect without `NETTRACE_OUTPUT`. `NETTRACE_PROVIDERS` is not among them, because an
+/// application may read it itself, and `NETTRACE_REDACT` is for all traces.
+const OF_OUTPUT: [&str; 5] = [
+    "NETTRACE_ROTATE",
+    "NETTRACE_KEEP",
+    "NETTRACE_KEY_VALUES",
+    "NETTRACE_COMMAND_LINE",
+    "NETTRACE_BUFFER_MB",
+];
 
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +142,14 @@ fn plan(variables: &Variables<'_>) -> Result<Option<Plan>, Bad> {
     match variables.dotnet_number("EnableEventPipe")? {
         None | Some(0) => Ok(None),
         Some(_) => dotnet_plan(variables).map(Some),
+    }
+}
+
+/// The variables that have no effect, because none names the file of a trace.
+fn without_effect(variables: &Variables<'_>) -> Vec<&'static str> {
+    match variables.own("NETTRACE_OUTPUT") {
+        Some(_) => Vec::new(),
+        None => OF_OUTPUT.into_iter().filter(|name| variables.own(name).is_some()).collect(),
     }
 }
 
@@ -383,7 +401,12 @@ fn begin() -> Option<Recorded> {
             ));
         }
     }
-    let plan = match plan(&Variables(&of_this_process)) {
+    let variables = Variables(&of_this_process);
+    let idle = without_effect(&variables);
+    if !idle.is_empty() {
+        say(format_args!("{}: no effect without NETTRACE_OUTPUT", idle.join(", ")));
+    }
+    let plan = match plan(&variables) {
         Ok(plan) => plan?,
         Err(bad) => {
             complain(bad);
@@ -486,8 +509,8 @@ fn is_in_use(error: &Error) -> bool {
     matches!(error, Error::Sink(cause) if cause.kind() == ErrorKind::ResourceBusy)
 }
 
-/// Changes which events the session records.
-pub(crate) fn select(filters: &str) -> Result<(), Refusal> {
+/// Changes which events the session records. Returns which filters select nothing.
+pub(crate) fn select(filters: &str) -> Result<String, Refusal> {
     let invalid = |words: String| Refusal::new(code::INVALID_ARGUMENT, words);
     let filters =
         ProviderFilter::parse_list(filters).map_err(|error| invalid(error.to_string()))?;
@@ -499,7 +522,8 @@ pub(crate) fn select(filters: &str) -> Result<(), Refusal> {
     };
     recorded.told.clear();
     let set = recorded.session.set_providers(filters);
-    set.map_err(|error| Refusal::new(code::FAIL, error.to_string()))
+    set.map_err(|error| Refusal::new(code::FAIL, error.to_string()))?;
+    Ok(unmatched(&recorded.session))
 }
 
 /// Ends the session, so that its trace is complete.
@@ -625,6 +649,21 @@ mod tests {
             keeps_in_memory: false,
         };
         assert_eq!(of(&set), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn variables_without_a_trace_have_no_effect() {
+        let idle = |set: &[(&str, &str)]| {
+            without_effect(&Variables(&|name: &str| {
+                Some(set.iter().find(|(known, _)| *known == name)?.1.to_owned())
+            }))
+        };
+        let rotation = [("NETTRACE_KEEP", "10"), ("NETTRACE_ROTATE", "1h")];
+        assert_eq!(idle(&rotation), ["NETTRACE_ROTATE", "NETTRACE_KEEP"]);
+        assert!(idle(&[rotation[0], ("NETTRACE_OUTPUT", "x")]).is_empty());
+        // An application may read the first. The second is for the traces of tools, too.
+        assert!(idle(&[("NETTRACE_PROVIDERS", "A"), ("NETTRACE_REDACT", "a")]).is_empty());
+        assert_eq!(idle(&[rotation[0], ("DOTNET_EnableEventPipe", "1")]), ["NETTRACE_KEEP"]);
     }
 
     #[test]

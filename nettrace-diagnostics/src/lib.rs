@@ -60,7 +60,8 @@
 //! A value that cannot be used is said on standard error, in one line, and nothing is recorded. A
 //! filter of `NETTRACE_PROVIDERS` that selects nothing is said as well, once: after 10 s if a known
 //! provider has nearly its name, and otherwise at the end. So is a name of `NETTRACE_REDACT` that
-//! nothing in the trace has.
+//! nothing in the trace has. `NETTRACE_ROTATE` without `NETTRACE_OUTPUT`, and any other of these
+//! variables that then has no effect, is said at the start.
 //!
 //! A program that has more rights than who starts it reads no variable at all, neither these nor
 //! those below, nor `TMPDIR`: one with the setuid or setgid bit, or with capabilities of its file.
@@ -120,7 +121,8 @@
 //! | ProcessInfo, versions 1 to 3 | what the process is |
 //! | ProcessEnvironment | the process's environment |
 //! | ResumeRuntime | the process goes on, if it is [suspended](#ports) |
-//! | 0xE0 0x01, our own: a text | the session of the [environment](#the-environment) records what these [filters](nettrace_writer::ProviderFilter#text-form) select, from now on |
+//! | 0xE0 0x01, our own: a text | the session of the [environment](#the-environment) records what these [filters](nettrace_writer::ProviderFilter#text-form) select, from now on. A text says which of them select nothing that is known so far |
+//! | 0xE0 0x02, our own: the id of a live trace | the same text, of that trace |
 //! | SetEnvironmentVariable | an error: other threads may be reading the environment |
 //! | all others: dumps, profilers, start-up hooks | an error: unknown command |
 //!
@@ -191,6 +193,7 @@ pub mod __fuzzing {
 mod answer;
 mod environment;
 mod error;
+mod filters;
 #[cfg(feature = "__fuzzing")]
 mod fuzzing;
 mod handle;

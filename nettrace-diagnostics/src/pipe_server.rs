@@ -248,10 +248,7 @@ impl Server {
                         protocol::put_u64(&mut payload, id);
                         protocol::ok(&payload)
                     }
-                    None => {
-                        let words = format!("there is no session {id}");
-                        Refusal::new(code::INVALID_ARGUMENT, words).message()
-                    }
+                    None => answer::no_session(id),
                 },
                 Request::ProcessInfo(version) => self.identity.info(version),
                 Request::Environment => answer::environment(),
@@ -261,6 +258,10 @@ impl Server {
                     answer::resumed()
                 }
                 Request::Select(filters) => answer::select(&filters),
+                Request::Unmatched(id) => match self.unmatched(id) {
+                    Some(text) => protocol::text(&text),
+                    None => answer::no_session(id),
+                },
                 Request::Unknown { set, id } => answer::unknown(set, id).message(),
             },
         };
@@ -334,6 +335,12 @@ impl Server {
         if let Some(session) = self.take(id) {
             session.finish();
         }
+    }
+
+    /// Which filters of the session with an id select nothing.
+    fn unmatched(&self, id: u64) -> Option<String> {
+        let state = lock(&self.state);
+        Some(state.sessions.iter().find(|session| session.id == id)?.unmatched())
     }
 
     /// The session with an id, if it has not ended.

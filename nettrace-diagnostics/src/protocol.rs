@@ -32,6 +32,8 @@ pub(crate) mod set {
 pub(crate) mod own {
     /// Its payload is a text.
     pub(crate) const SELECT: u8 = 1;
+    /// Its payload is the id of a session.
+    pub(crate) const UNMATCHED: u8 = 2;
 }
 
 /// The second byte of commands with [`set::EVENT_PIPE`].
@@ -82,6 +84,8 @@ pub(crate) enum Request {
     Resume,
     /// What the session of the environment records from now on.
     Select(String),
+    /// Which filters of the session with this id select nothing.
+    Unmatched(u64),
     /// A command that this crate does not know.
     Unknown {
         set: u8,
@@ -163,6 +167,7 @@ pub(crate) fn parse(message: &[u8]) -> Result<Request, Refusal> {
         (set::PROCESS, process::ENVIRONMENT) => Request::Environment,
         (set::PROCESS, process::SET_ENVIRONMENT_VARIABLE) => Request::SetEnvironmentVariable,
         (set::OWN, own::SELECT) => Request::Select(reader.text()?),
+        (set::OWN, own::UNMATCHED) => Request::Unmatched(reader.u64()?),
         _ => Request::Unknown { set, id },
     })
 }
@@ -182,6 +187,13 @@ pub(crate) fn message(set: u8, id: u8, payload: &[u8]) -> Vec<u8> {
 /// The answer that all is well.
 pub(crate) fn ok(payload: &[u8]) -> Vec<u8> {
     message(set::SERVER, server::OK, payload)
+}
+
+/// The answer that is a text.
+pub(crate) fn text(text: &str) -> Vec<u8> {
+    let mut payload = Vec::new();
+    put_text(&mut payload, text);
+    ok(&payload)
 }
 
 pub(crate) fn put_u32(out: &mut Vec<u8>, number: u32) {

@@ -321,10 +321,7 @@ impl Server {
                         self.end(session, Some(connection));
                         return;
                     }
-                    None => {
-                        let words = format!("there is no session {id}");
-                        Refusal::new(code::INVALID_ARGUMENT, words).message()
-                    }
+                    None => answer::no_session(id),
                 },
                 Request::ProcessInfo(version) => self.identity.info(version),
                 Request::Environment => answer::environment(),
@@ -334,6 +331,10 @@ impl Server {
                     answer::resumed()
                 }
                 Request::Select(filters) => answer::select(&filters),
+                Request::Unmatched(id) => match self.sessions.iter().find(|one| one.id == id) {
+                    Some(session) => protocol::text(&session.unmatched()),
+                    None => answer::no_session(id),
+                },
                 Request::Unknown { set, id } => answer::unknown(set, id).message(),
             },
         };

@@ -14,6 +14,7 @@ use nettrace_writer::{
 
 use crate::{
     environment::redacted_for_client,
+    filters,
     options::Options,
     protocol::{self, Buffering, Collect, Provider, Refusal, SessionType, code},
     sync::{Arc, Mutex, lock, mpsc},
@@ -108,6 +109,14 @@ impl Attached {
         let _ = transport::send(&stream, &[IoSlice::new(&first)], options.patience);
         let _ = gate.send(());
         Ok(Self { id, _kept: kept, stream, recording })
+    }
+
+    /// Which of its filters select nothing, a line for each.
+    pub(crate) fn unmatched(&self) -> String {
+        match &self.recording {
+            Recording::Session(session, _) => filters::unmatched(session),
+            Recording::FlightRecorder(_) => String::new(),
+        }
     }
 
     /// Ends the session: writes what is left, then the end of the stream, and closes the

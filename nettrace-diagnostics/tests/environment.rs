@@ -49,7 +49,7 @@ fn work(how: &str) {
             let refused = target.select("Contoso-Attach=loud").unwrap_err().to_string();
             assert!(refused.contains("loud"), "{refused}");
             match from_environment() {
-                Some(_) => target.select("Contoso-Attach:2").unwrap(),
+                Some(_) => assert!(target.select("Contoso-Attach:2").unwrap().is_empty()),
                 None => {
                     let refused = target.select("*").unwrap_err().to_string();
                     assert!(refused.contains("asks for no session"), "{refused}");
@@ -217,6 +217,10 @@ fn the_environment_starts_a_session() {
         (&[enabled, ("DOTNET_EventPipeConfig", "A:1:loud")], "`loud` is not a level"),
         (&[enabled, ("DOTNET_EventPipeOutputPath", "/no/such/folder/x")], "/no/such/folder/x"),
         (&[("NETTRACE_OUTPUT", "{what}.nettrace")], "{what}"),
+        (
+            &[("NETTRACE_ROTATE", "1h"), ("NETTRACE_KEEP", "9")],
+            "NETTRACE_ROTATE, NETTRACE_KEEP: no effect without NETTRACE_OUTPUT",
+        ),
         (&[enabled, ("DOTNET_EventPipeCircularMB", "FFFFFFFFFFFF")], "did not start"),
     ] {
         let (_, output) = run("listen", empty.path(), variables);

@@ -184,7 +184,7 @@
     }
     if (data.notes.length > 0) {
       alerts.append(el("div", { class: "alert" }, el("strong", {}, "Not everything is shown."),
-        data.notes.map((note) => el("div", {}, note))));
+        data.notes.map((note) => el("div", {}, visible(note)))));
     }
     const length = data.last ? data.last.since_start_ns - data.first.since_start_ns : 0;
     const fact = (id, name, value, shown, small, bad) =>
@@ -498,7 +498,7 @@
       };
       graph = flamegraph.default().width(width).cellHeight(20).minFrameSize(1)
         .transitionDuration(0).inverted(true).sort((a, b) => d3.descending(a.value, b.value))
-        .tooltip(false).title("").selfValue(true)
+        .tooltip(false).title("").selfValue(true).label((d) => said(d.data))
         .setColorMapper((d) => shade(d.data.name))
         .onHover((d) => { detail.textContent = said(d.data); })
         .onClick((d) => { detail.textContent = said(d.data); reachable(into); });

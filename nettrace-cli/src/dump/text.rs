@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use nettrace_reader::Thread;
 use nettrace_views::{
     model::{Ids, hex, process_id},
-    text::{is_id, write_key, write_label, write_name, write_said},
+    text::{Detail, is_id, write_key, write_label, write_name, write_said},
 };
 
 use crate::{
@@ -34,7 +34,7 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         let process = process_id(event).and_then(|id| id.try_into().ok());
         write_key(span, process.unwrap_or(0), out)?;
     }
-    write_said(ty, payload, out)?;
+    write_said(ty, payload, Detail::Full, out)?;
     let has_ids = span.is_none() || shown.extras.contains(&Extra::Ids);
     for label in labels.iter().filter(|label| has_ids || !is_id(label)) {
         write_label(label, out)?;

@@ -18,6 +18,7 @@ use std::{
 
 use nettrace_reader::{Options, Trace, heph::is_heph};
 use nettrace_views::model::{Clock, Time};
+use serde::Serialize;
 
 pub(crate) use self::joined::{Blocks, Joined, Part};
 use crate::{failure::Failure, foreign, spelling::OneLine, summary::say};
@@ -100,6 +101,14 @@ impl Files {
             Content::Several(recordings) => {
                 recordings.iter().flat_map(|it| &it.files).map(|file| &*file.path).collect()
             }
+        }
+    }
+
+    /// What is shown of several files; nothing of one.
+    pub(crate) fn shown(&self) -> Vec<Shown> {
+        match &self.content {
+            Content::One(_) => Vec::new(),
+            Content::Several(recordings) => recordings.iter().map(Recording::shown).collect(),
         }
     }
 
@@ -277,7 +286,36 @@ pub(crate) fn recordings(files: Vec<File>) -> io::Result<Vec<Recording>> {
     Ok(all)
 }
 
+/// The files of a recording, as `info` shows them.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Shown {
+    /// `None`: they do not say.
+    pub(crate) recording: Option<String>,
+    pub(crate) files: usize,
+    /// Their numbers, as ranges.
+    pub(crate) numbers: Vec<(u64, u64)>,
+    /// Where files are missing, in sentences.
+    #[serde(skip)]
+    pub(crate) gaps: Vec<String>,
+}
+
 impl Recording {
+    fn shown(&self) -> Shown {
+        let mut numbers: Vec<(u64, u64)> = Vec::new();
+        for (_, number) in self.files.iter().filter_map(|file| file.part.as_ref()) {
+            match numbers.last_mut() {
+                Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
+                _ => numbers.push((*number, *number)),
+            }
+        }
+        Shown {
+            recording: self.files[0].part.as_ref().map(|part| part.0.clone()),
+            files: self.files.len(),
+            numbers,
+            gaps: self.gaps().map(|gap| gap.to_string()).collect(),
+        }
+    }
+
     /// Whether it can be read file after file.
     pub(crate) fn is_joined(&self) -> bool {
         self.files.iter().all(|file| file.version >= 6 && file.part.is_some())
@@ -330,7 +368,31 @@ pub(crate) struct End {
 #[derive(Debug)]
 pub(crate) struct Ending(pub(crate) Option<Arc<Mutex<End>>>);
 
+/// What a command knows of the files that it reads as one trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About<'a> {
+    /// What they are called.
+    pub(crate) name: &'a Path,
+    pub(crate) recordings: &'a [Shown],
+    pub(crate) ending: &'a Ending,
+}
+
+impl About<'_> {
+    /// What is missing of the files, in sentences. Call it when the trace has been read.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let gaps = self.recordings.iter().flat_map(|it| &it.gaps).cloned();
+        gaps.chain(self.ending.damaged()).collect()
+    }
+}
+
 impl Ending {
+    /// Which files could not be read to their end, and why.
+    fn damaged(&self) -> Vec<String> {
+        let Some(end) = &self.0 else { return Vec::new() };
+        let end = end.lock().unwrap_or_else(PoisonError::into_inner);
+        end.damaged.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect()
+    }
+
     /// Says what is wrong with the files. `result` is how the command ended.
     pub(crate) fn after(self, result: Result<(), Failure>) -> Result<(), Failure> {
         let Some(end) = self.0 else { return result };

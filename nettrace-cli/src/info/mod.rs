@@ -20,7 +20,14 @@ use nettrace_views::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use crate::{failure::Failure, limits::Limits, namesakes::Namesakes, source::Source, spelling};
+use crate::{
+    failure::Failure,
+    files::{About, Shown},
+    limits::Limits,
+    namesakes::Namesakes,
+    source::Source,
+    spelling,
+};
 
 pub(crate) use self::{
     rate::{Rate, Rates},
@@ -50,6 +57,9 @@ struct Info {
     start_ticks: u64,
     ticks_per_second: u64,
     pointer_bytes: u32,
+    /// The recordings of several files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recordings: Vec<Shown>,
     key_values: KeyValues,
     first_event: Option<Moment>,
     last_event: Option<Moment>,
@@ -126,6 +136,7 @@ impl Serialize for KeyValues {
 pub(crate) fn run(
     source: Source,
     limits: Limits,
+    about: About<'_>,
     options: InfoOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -143,7 +154,8 @@ pub(crate) fn run(
             Err(error) => break Err(error),
         }
     };
-    let info = Info::of(&reader, &rates, &spans, end.as_ref().err().map(ToString::to_string));
+    let damage = end.as_ref().err().map(ToString::to_string);
+    let info = Info::of(&reader, about.recordings.to_vec(), &rates, &spans, damage);
     if options.json {
         write_json(&info, out)?;
     } else {
@@ -161,6 +173,7 @@ pub(crate) fn write_json(object: &impl Serialize, out: &mut impl Write) -> Resul
 impl Info {
     fn of(
         reader: &Reader<Source>,
+        recordings: Vec<Shown>,
         rates: &Rates,
         spans: &SpanCounts,
         damage: Option<String>,
@@ -183,6 +196,7 @@ impl Info {
             start_ticks: trace.sync_ticks,
             ticks_per_second: trace.ticks_per_second,
             pointer_bytes: trace.pointer_size,
+            recordings,
             key_values: KeyValues(trace.key_values.clone()),
             first_event,
             last_event,

@@ -5,7 +5,10 @@ use std::{
     io::{self, Write},
 };
 
+use nettrace_reader::Trace;
+
 use crate::{
+    files::Shown,
     info::{Info, Moment, Rate, ThreadInfo},
     seconds::Seconds,
     spelling::OneLine,
@@ -34,7 +37,10 @@ const NAME_WIDTH: usize = 16;
 const MAX_NAME_WIDTH: usize = 32;
 
 fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
-    let key_values = info.key_values.0.iter();
+    // The key-values of one recording are those of its first file.
+    let of_file = [Trace::RECORDING, Trace::FILE];
+    let is_of_file = |key: &str| !info.recordings.is_empty() && of_file.contains(&key);
+    let key_values = info.key_values.0.iter().filter(|(key, _)| !is_of_file(key));
     let key_values: Vec<_> =
         key_values.map(|(key, value)| (OneLine(key).to_string(), OneLine(value))).collect();
     let longest = key_values.iter().map(|(key, _)| key.chars().count()).max();
@@ -46,6 +52,14 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
             row("format", &format_args!("NetTrace V{major}.{}", info.minor_version))?;
         }
         major => row("format", &format_args!("NetTrace V{major}"))?,
+    }
+    match &info.recordings[..] {
+        [] => {}
+        [one] => row("files", &Files(one))?,
+        several => {
+            let files: usize = several.iter().map(|it| it.files).sum();
+            row("files", &format_args!("{files} of {} recordings", several.len()))?;
+        }
     }
     row("started", &info.start)?;
     row("clock", &format_args!("{} ticks a second", info.ticks_per_second))?;
@@ -92,6 +106,26 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "events with an undefined stack  {}", info.undefined_stacks)?;
     }
     Ok(())
+}
+
+/// How many files there are of a recording, and which.
+struct Files<'a>(&'a Shown);
+
+impl fmt::Display for Files<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shown { recording, files, numbers, gaps } = self.0;
+        write!(f, "{files}")?;
+        if let Some(recording) = recording {
+            write!(f, " of the recording {}", OneLine(recording))?;
+        }
+        for (at, (first, last)) in numbers.iter().enumerate() {
+            write!(f, "{}{first}", if at == 0 { ": " } else { ", " })?;
+            if last > first {
+                write!(f, " to {last}")?;
+            }
+        }
+        if gaps.is_empty() { Ok(()) } else { write!(f, "; those in between are missing") }
+    }
 }
 
 /// The number of spans, and what is missing of some.

@@ -20,6 +20,7 @@ use super::{
     find,
     launch::Launched,
     session::{Session, Signals},
+    tell_unmatched,
 };
 use crate::{
     convert::destination::{lock, open_stream, refuse_if_written},
@@ -131,8 +132,11 @@ pub(crate) fn run(
     let wanted = wanted(options);
     let stacks = options.stacks || options.profile.contains(&Profile::SampledThreadTime);
     let live = target.collect_with(&wanted, options.buffer, stacks)?;
-    if let Some(launched) = &mut launched {
-        launched.resume()?;
+    match &mut launched {
+        Some(launched) => launched.resume()?,
+        // A program that has just begun knows none of its providers yet.
+        None if !options.providers.is_empty() => tell_unmatched(&target, &wanted, &live)?,
+        None => {}
     }
     let end = options.duration.map(|duration| Instant::now() + duration);
     if end.is_none() && io::stderr().is_terminal() {

@@ -7,13 +7,14 @@ use std::{
 
 use nettrace_diagnostics::__client::Wanted;
 use nettrace_reader::ErrorKind;
-use nettrace_views::text::{Lines, Look, wants_colors};
+use nettrace_views::text::{Detail, Lines, Look, wants_colors};
 
 use super::{
     Provider, Which,
     collect::duration,
     find,
     session::{Session, Signals},
+    tell_unmatched,
 };
 use crate::{
     dump::each, failure::Failure, filter::FilterOptions, limits::Limits, output::Output,
@@ -30,6 +31,9 @@ pub(crate) struct TailOptions {
     /// Several lines for each event: also its place in the source code, and the spans around it
     #[arg(long)]
     pretty: bool,
+    /// Show fields without a value, too, and all of long texts
+    #[arg(long)]
+    full: bool,
     /// Whether lines have colors. auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
     color: Color,
@@ -63,13 +67,18 @@ pub(crate) fn run(options: &TailOptions, limits: Limits, out: &mut Output) -> Re
     // From here on a signal ends the trace, not this process.
     let signals = Signals::new().map_err(Failure::Output)?;
     let target = find(&options.which)?;
-    let live = target.collect(&wanted(&options.filter), options.buffer)?;
+    let asked = wanted(&options.filter);
+    let live = target.collect(&asked, options.buffer)?;
+    if !options.filter.provider.is_empty() || options.filter.level.is_some() {
+        tell_unmatched(&target, &asked, &live).map_err(Failure::Output)?;
+    }
     let end = options.duration.map(|duration| Instant::now() + duration);
     let session = Session::new(target, live, &signals, end)?;
     let source = Source::new(session).map_err(Failure::Output)?;
     let source = source.before_waiting(out.shown_before_waiting());
     let look = if options.pretty { Look::Pretty } else { Look::Compact };
-    let mut lines = Lines::new(look, options.color.is_wanted());
+    let detail = if options.full { Detail::Full } else { Detail::Short };
+    let mut lines = Lines::new(look, options.color.is_wanted()).detail(detail);
     let wanted = &options.filter;
     let result = each(source, limits, wanted, false, out, |event, ty, payload, facts, line| {
         lines.lost(facts.lost, line)?;

@@ -17,7 +17,7 @@ use nettrace_context::TraceId;
 use nettrace_reader::{Event, Label, SortedReader};
 use nettrace_views::{
     model::{EndFields, Ids, Key, PerType, Role, place, process_id, span_name},
-    text::{EventType, Payload},
+    text::{Detail, EventType, Payload},
 };
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     failure::Failure,
     heph::SUBSTREAM,
     limits::Limits,
+    namesakes::Namesakes,
     seconds::Seconds,
     source::Source,
     spelling,
@@ -47,6 +48,9 @@ pub(crate) struct TreeOptions {
     /// Only the N trees with the slowest roots, and the first N of those that are cut
     #[arg(long, value_name = "N")]
     slow: Option<usize>,
+    /// Show fields without a value, too, and all of long texts. --json always does
+    #[arg(long)]
+    full: bool,
     /// Limit on the memory for spans and the events inside, in MiB. What exceeds it is counted, not
     /// shown. With --slow, trees that have ended and are not among the slowest make room first; a
     /// span that begins later in one of them is then a root
@@ -73,6 +77,7 @@ pub(crate) fn run(
         facts: Facts::of(events.trace()),
         is_from_heph: events.trace().value("nettrace.source") == Some("heph"),
         types: PerType::default(),
+        namesakes: Namesakes::default(),
         forest: Forest::new(options.tree_limit.saturating_mul(1 << 20), options.slow),
         events: 0,
         outside: 0,
@@ -123,6 +128,7 @@ struct Reading {
     facts: Facts,
     is_from_heph: bool,
     types: PerType<EventType>,
+    namesakes: Namesakes,
     forest: Forest,
     events: u64,
     /// Events that belong to no span.
@@ -145,7 +151,8 @@ impl Reading {
                 Some(flow) => {
                     let ty = self.types.of(event, EventType::of);
                     let payload = Payload::of(event, ty);
-                    let text = inside(self.options.json, event, ty, &payload, &self.facts)?;
+                    let place = self.namesakes.place(event.metadata());
+                    let text = self.options.inside(event, place, ty, &payload, &self.facts)?;
                     self.forest.keep_loose(flow, at, text);
                 }
                 None => self.outside += 1,
@@ -182,14 +189,15 @@ impl Reading {
         };
         match step {
             Step::Inside(span) => {
-                let text = inside(self.options.json, event, ty, &payload, &self.facts)?;
+                let place = self.namesakes.place(event.metadata());
+                let text = self.options.inside(event, place, ty, &payload, &self.facts)?;
                 self.forest.keep_event(span, at, text);
             }
             Step::Edge(span) => {
                 let is_start = self.forest.spans[span as usize].state == State::Started;
                 let text = match self.options.json {
                     true => json::details(event, &payload, is_start)?,
-                    false => text::details(event, &payload, is_start)?,
+                    false => text::details(event, &payload, is_start, self.options.detail())?,
                 };
                 self.forest.keep_details(span, is_start, text);
             }
@@ -247,17 +255,24 @@ impl Reading {
     }
 }
 
-/// An event inside of a span, in the form of the output.
-fn inside(
-    as_json: bool,
-    event: &Event<'_>,
-    ty: &EventType,
-    payload: &Payload<'_>,
-    facts: &Facts,
-) -> io::Result<Vec<u8>> {
-    match as_json {
-        true => Ok(crate::dump::json(event, ty, payload, facts, &[])?),
-        false => text::event(event, ty, payload),
+impl TreeOptions {
+    fn detail(self) -> Detail {
+        if self.full { Detail::Full } else { Detail::Short }
+    }
+
+    /// An event inside of a span, in the form of the output.
+    fn inside(
+        self,
+        event: &Event<'_>,
+        place: Option<&str>,
+        ty: &EventType,
+        payload: &Payload<'_>,
+        facts: &Facts,
+    ) -> io::Result<Vec<u8>> {
+        match self.json {
+            true => Ok(crate::dump::json(event, ty, payload, facts, &[])?),
+            false => text::event(event, place, ty, payload, self.detail()),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 use nettrace_reader::Event;
 use nettrace_views::{
     model::{Clock, Time},
-    text::{EventType, Payload, is_id, write_fields, write_key, write_label, write_what},
+    text::{Detail, EventType, Payload, is_id, write_fields, write_key, write_label, write_what},
 };
 
 use crate::{
@@ -208,14 +208,17 @@ impl<'a> Tree<'a> {
 /// Room for the text of most events.
 const USUAL: usize = 128;
 
-/// An event inside: its name, message, fields, and the labels that are not ids.
+/// An event inside: its name, message, fields, and the labels that are not ids. `place` is that of
+/// its type, if another type has the same name.
 pub(crate) fn event(
     event: &Event<'_>,
+    place: Option<&str>,
     ty: &EventType,
     payload: &Payload<'_>,
+    detail: Detail,
 ) -> io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(USUAL);
-    write_what(event, ty, payload, &mut out)?;
+    write_what(event, place, ty, payload, detail, &mut out)?;
     write_labels(event, &mut out)?;
     Ok(out)
 }
@@ -225,9 +228,10 @@ pub(crate) fn details(
     event: &Event<'_>,
     payload: &Payload<'_>,
     is_start: bool,
+    detail: Detail,
 ) -> io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(USUAL);
-    write_fields(payload, told_apart(is_start), &mut out)?;
+    write_fields(payload, told_apart(is_start), detail, &mut out)?;
     if is_start {
         write_labels(event, &mut out)?;
     }

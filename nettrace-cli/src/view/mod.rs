@@ -13,6 +13,7 @@ use nettrace_views::viewers::{self, View};
 use crate::{
     failure::Failure,
     file_name,
+    files::About,
     heph::Original,
     limits::Limits,
     report::{self, Content},
@@ -51,18 +52,18 @@ pub(crate) struct BrowserOptions {
     content: Content,
 }
 
-/// Shows `trace`, which was opened as `file`.
+/// Shows `trace` in the browser.
 pub(crate) fn run(
     trace: (Source, Original),
     limits: Limits,
-    file: &Path,
+    about: About<'_>,
     options: &BrowserOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     if options.perfetto {
-        return perfetto(trace, limits, file, options, out);
+        return perfetto(trace, limits, about.name, options, out);
     }
-    let (page, end) = report::page(trace, limits, file, &options.content)?;
+    let (page, end) = report::page(trace, limits, about, &options.content)?;
     match options.serve {
         Some(port) => {
             let server = Server::of_page(port, page)?;
@@ -70,7 +71,7 @@ pub(crate) fn run(
             server.run()
         }
         None => {
-            let path = keep(&page, file).map_err(Failure::Output)?;
+            let path = keep(&page, about.name).map_err(Failure::Output)?;
             writeln!(out, "{}", path.display())?;
             out.flush()?;
             open::that(&path).map_err(|error| not_opened(&path.display(), &error))?;

@@ -50,6 +50,14 @@ fn each_version_of_collect_tracing_reads_back() {
 }
 
 #[test]
+fn a_session_is_asked_for_by_its_id() {
+    let asked = request(set::OWN, own::UNMATCHED, &7_u64.to_le_bytes());
+    assert_eq!(asked, Ok(Request::Unmatched(7)));
+    let refusal = request(set::OWN, own::UNMATCHED, &[7; 7]).unwrap_err();
+    assert_eq!(refusal.code, code::BAD_ENCODING);
+}
+
+#[test]
 fn the_choice_of_events_is_a_text() {
     let mut payload = Vec::new();
     put_text(&mut payload, "Contoso-*=info");

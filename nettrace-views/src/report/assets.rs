@@ -30,7 +30,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../../assets/page.js"),
-        sha256: "EDIUQ/YQQm+q7e25PUX5ineyIK/6oe+LwfrC/N/S6Xo=",
+        sha256: "p55xpLxbD6R+1BzvQK11KWkmTWVDErtXf9OYhzBtWKY=",
     },
 ];
 

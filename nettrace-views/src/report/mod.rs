@@ -169,6 +169,11 @@ impl Report {
         }
     }
 
+    /// Adds a sentence to those that say what the page cannot show: a file of the trace is missing.
+    pub fn note(&mut self, sentence: impl Into<String>) {
+        self.data.notes.push(sentence.into());
+    }
+
     /// Why the trace could not be read to its end.
     #[must_use]
     pub fn damage(&self) -> Option<&nettrace_reader::Error> {

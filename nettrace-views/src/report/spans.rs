@@ -64,6 +64,8 @@ pub(crate) struct Named {
     place: Box<str>,
     /// Whether there are such spans.
     is_used: bool,
+    /// Whether the start of one is in the trace. Otherwise the place is that of their end.
+    has_start: bool,
     pub(crate) durations: Durations,
     /// The sum of their own times.
     pub(crate) own: u128,
@@ -205,22 +207,25 @@ impl Spans {
     }
 
     /// Adds the value to the names that have one, and the place to those that spans of several
-    /// places have.
+    /// places have. A span whose start is not in the trace has no place of its own.
     pub(crate) fn tell_apart(&mut self) {
         let mut places: HashMap<_, HashSet<Box<str>>> = HashMap::default();
-        for named in self.named.iter().filter(|named| named.is_used) {
+        for named in self.named.iter().filter(|named| named.is_used && named.has_start) {
             let key = (named.provider.clone(), named.name.clone());
             places.entry(key).or_default().insert(named.place.clone());
         }
         for named in &mut self.named {
             let key = (named.provider.clone(), named.name.clone());
-            let has_several = places.get(&key).is_some_and(|places| places.len() > 1);
+            let of_starts = places.get(&key).map_or(0, HashSet::len);
             let mut name = String::from(&*named.name);
             if !named.value.is_empty() {
                 name = format!("{name} {}", named.value);
             }
-            if has_several && !named.place.is_empty() {
+            if named.has_start && of_starts > 1 && !named.place.is_empty() {
                 name = format!("{name} ({})", named.place);
+            }
+            if !named.has_start && of_starts > 0 {
+                name.push_str(" (no start)");
             }
             named.name = name.into();
         }
@@ -325,7 +330,9 @@ impl Spans {
             Some(value) => self.valued(edge.name, value),
             None => edge.name,
         };
-        self.named[name as usize].is_used = true;
+        let named = &mut self.named[name as usize];
+        named.is_used = true;
+        named.has_start |= span.state != State::OnlyStopped;
         span.name = name;
         let parent = edge.ids.related.and_then(|key| self.find(key));
         let parent_is_open = parent.is_some_and(|parent| self.known.is_open(parent));
@@ -446,7 +453,8 @@ impl Spans {
             let Named { base, value: of_start, .. } = &self.named[name as usize];
             name = if of_start.is_empty() { name } else { *base };
             name = self.valued(name, value);
-            self.named[name as usize].is_used = true;
+            let named = &mut self.named[name as usize];
+            (named.is_used, named.has_start) = (true, true);
         }
         self.count(name, Some(duration), Some(own), edge.outcome);
         self.child_ends(parent, edge.at);
@@ -501,5 +509,39 @@ impl Edge<'_> {
             thread: self.thread,
             ..Span::new(self.span, self.name, self.at, state)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spans;
+
+    /// The variants of an enum, for the start and the end of a request, have places of their own.
+    #[test]
+    fn a_span_without_a_start_makes_no_second_place() {
+        let mut spans = Spans::new(1);
+        for (name, place, has_start) in [
+            ("Request", "shop, a.rs:1", true),
+            ("Request", "shop, a.rs:9", false),
+            ("get", "cart, b.rs:1", true),
+            ("get", "stock, c.rs:1", true),
+            ("get", "stock, c.rs:7", false),
+            ("only", "shop, a.rs:30", false),
+        ] {
+            let number = spans.name("P", name, place);
+            let named = &mut spans.named[number as usize];
+            (named.is_used, named.has_start) = (true, has_start);
+        }
+        spans.tell_apart();
+        let names: Vec<_> = spans.named.iter().map(|named| &*named.name).collect();
+        let expected = [
+            "Request",
+            "Request (no start)",
+            "get (cart, b.rs:1)",
+            "get (stock, c.rs:1)",
+            "get (no start)",
+            "only",
+        ];
+        assert_eq!(names, expected);
     }
 }

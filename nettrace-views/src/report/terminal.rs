@@ -29,7 +29,7 @@ pub(crate) fn write(data: &Data, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "The trace is cut short or damaged: {}.", OneLine(damage))?;
     }
     for note in &data.notes {
-        writeln!(out, "{note}")?;
+        writeln!(out, "{}", OneLine(note))?;
     }
     write_latencies(data, out)?;
     write_slowest(data, out)?;

@@ -15,7 +15,8 @@ use crate::{
         place, process_id, span_name,
     },
     text::{
-        EventType, Payload, is_id, write_fields, write_key, write_label, write_name, write_said,
+        Detail, EventType, Payload, is_id, write_fields, write_key, write_label, write_name,
+        write_said,
     },
 };
 
@@ -59,6 +60,7 @@ pub enum Look {
 pub struct Lines {
     look: Look,
     colors: bool,
+    detail: Detail,
     open: KnownSpans<Open>,
     lost: u64,
 }
@@ -89,7 +91,14 @@ impl Lines {
     /// Knows no span yet.
     #[must_use]
     pub fn new(look: Look, colors: bool) -> Self {
-        Self { look, colors, open: KnownSpans::new(MOST_BYTES), lost: 0 }
+        let (detail, open) = (Detail::default(), KnownSpans::new(MOST_BYTES));
+        Self { look, colors, detail, open, lost: 0 }
+    }
+
+    /// How much of each event is written. [`Detail::Short`] otherwise.
+    #[must_use]
+    pub fn detail(self, detail: Detail) -> Self {
+        Self { detail, ..self }
     }
 
     /// Writes an event.
@@ -151,9 +160,9 @@ impl Lines {
             self.end(event, since, clock, out)?;
             let shown_before = ["started", "duration", "outcome", "polls", "busy"];
             let without = if is_polled(payload) { &shown_before[..3] } else { &shown_before };
-            write_fields(payload, without, &mut said)?;
+            write_fields(payload, without, self.detail, &mut said)?;
         } else {
-            write_said(ty, payload, &mut said)?;
+            write_said(ty, payload, self.detail, &mut said)?;
         }
         labels.iter().filter(|it| !is_id(it)).try_for_each(|it| write_label(it, &mut said))?;
         out.extend_from_slice(&said);

@@ -18,5 +18,7 @@ pub use self::{
     names::{Names, all_differ},
     payload::Payload,
     values::{LabelValue, PlainFloat, PlainValue, is_id, not_finite, quoted},
-    write::{level, write_fields, write_key, write_label, write_name, write_said, write_what},
+    write::{
+        Detail, level, write_fields, write_key, write_label, write_name, write_said, write_what,
+    },
 };

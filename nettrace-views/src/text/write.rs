@@ -6,25 +6,74 @@ use std::{
     io::{self, Write},
 };
 
-use nettrace_reader::{Event, Label};
+use nettrace_reader::{Event, Label, Value};
 
 use crate::{
-    model::{Key, OneLine, event_name, label_name},
+    model::{Key, Meant, OneLine, event_name, label_name},
     text::{EventType, LabelValue, Message, Payload, message::CUT, quoted},
 };
 
-/// Writes the provider and the name of an event, its message and its fields.
+/// How much is written of an event's message and fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// What people read: no field whose value is an empty text or list, or none, and of a long
+    /// message or value the first 500 characters, with the number of the others.
+    #[default]
+    Short,
+    /// Everything.
+    Full,
+}
+
+/// How many characters of a message or of a value are written, unless all are.
+const MOST_TEXT: usize = 500;
+
+impl Detail {
+    fn has(self, value: &Meant<'_, '_>) -> bool {
+        self == Self::Full
+            || match value {
+                Meant::Nothing => false,
+                Meant::Array(values, _) => !values.is_empty(),
+                Meant::Value(value, _) => match &**value {
+                    Value::Text(text) => !text.is_empty(),
+                    Value::Bytes(bytes) => !bytes.is_empty(),
+                    _ => true,
+                },
+                Meant::Duration(_) | Meant::Time(_) => true,
+            }
+    }
+
+    /// Writes a text as one line.
+    fn write(self, text: impl fmt::Display, out: &mut Vec<u8>) -> io::Result<()> {
+        let start = out.len();
+        write!(out, "{}", OneLine(text))?;
+        if self == Self::Full || out.len() - start <= MOST_TEXT {
+            return Ok(());
+        }
+        // Each character has one byte that does not go on with another.
+        let begins = out[start..].iter().enumerate().filter(|(_, byte)| **byte & 0xC0 != 0x80);
+        let mut beyond = begins.skip(MOST_TEXT).map(|(at, _)| start + at);
+        let Some(end) = beyond.next() else { return Ok(()) };
+        let more = 1 + beyond.count();
+        out.truncate(end);
+        write!(out, "… ({more} more)")
+    }
+}
+
+/// Writes the provider and the name of an event, the given place of its type, its message and its
+/// fields.
 ///
 /// # Errors
 /// None: the result is in memory.
 pub fn write_what(
     event: &Event<'_>,
+    place: Option<&str>,
     ty: &EventType,
     payload: &Payload<'_>,
+    detail: Detail,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    write_name(event, None, out)?;
-    write_said(ty, payload, out)
+    write_name(event, place, out)?;
+    write_said(ty, payload, detail, out)
 }
 
 /// Writes the provider and the name of an event, and the given place of its type.
@@ -60,31 +109,45 @@ pub fn write_key(key: &Key, process: u32, out: &mut Vec<u8>) -> io::Result<()> {
 ///
 /// # Errors
 /// None: the result is in memory.
-pub fn write_said(ty: &EventType, payload: &Payload<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-    let Some(template) = &ty.message else { return write_fields(payload, &[], out) };
-    write!(out, ": {}", OneLine(Message { template, payload }))?;
+pub fn write_said(
+    ty: &EventType,
+    payload: &Payload<'_>,
+    detail: Detail,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let Some(template) = &ty.message else { return write_fields(payload, &[], detail, out) };
+    write!(out, ": ")?;
+    detail.write(Message { template, payload }, out)?;
     let is_whole = !out.ends_with(CUT.as_bytes());
-    write_others(payload, |number, _| is_whole && template.shows(number), out)
+    write_others(payload, |number, _| is_whole && template.shows(number), detail, out)
 }
 
 /// Writes the fields but those named, each after a blank.
 ///
 /// # Errors
 /// None: the result is in memory.
-pub fn write_fields(payload: &Payload<'_>, without: &[&str], out: &mut Vec<u8>) -> io::Result<()> {
-    write_others(payload, |_, name| without.contains(&name), out)
+pub fn write_fields(
+    payload: &Payload<'_>,
+    without: &[&str],
+    detail: Detail,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    write_others(payload, |_, name| without.contains(&name), detail, out)
 }
 
 /// Writes the fields but those that `without` names by number or name, each after a blank.
 fn write_others(
     payload: &Payload<'_>,
     without: impl Fn(usize, &str) -> bool,
+    detail: Detail,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     for (number, (name, value)) in payload.fields.iter().enumerate() {
-        if let Some(value) = value.as_ref().filter(|_| !without(number, name)) {
-            let value = quoted(value, payload.types.field(name));
-            write!(out, " {}={}", OneLine(name), OneLine(value))?;
+        let Some(value) = value.as_ref().filter(|_| !without(number, name)) else { continue };
+        let value = quoted(value, payload.types.field(name));
+        if detail.has(&value.value) {
+            write!(out, " {}=", OneLine(name))?;
+            detail.write(value, out)?;
         }
     }
     if let Some(error) = &payload.error {
@@ -151,7 +214,24 @@ fn ends_with(name: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Opcode, level};
+    use super::{Detail, MOST_TEXT, Opcode, level};
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let written = |detail: Detail, text: &str| {
+            let mut out = b"x=".to_vec();
+            detail.write(text, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        for (letter, beyond) in ["a", "é", "💡"].iter().zip([1, 2, 700]) {
+            let fits = letter.repeat(MOST_TEXT);
+            let long = letter.repeat(MOST_TEXT + beyond);
+            assert_eq!(written(Detail::Short, &fits), format!("x={fits}"));
+            let cut = format!("x={fits}… ({beyond} more)");
+            assert_eq!(written(Detail::Short, &long), cut);
+            assert_eq!(written(Detail::Full, &long), format!("x={long}"));
+        }
+    }
 
     #[test]
     fn levels_and_opcodes() {

@@ -479,7 +479,8 @@ impl SessionBuilder {
     ///
     /// A trace of version 6 also tells, without being asked and as far as the system does,
     /// `process.executable.name`, `host.name`, `container.id` and `systemd.unit`. A value that is
-    /// given here replaces that of the system; an empty one hides it.
+    /// given here replaces that of the system; an empty one hides it. The version of a program only
+    /// its own package knows, so the line for that is in the program:
     ///
     /// ```
     /// # use nettrace_writer::{Session, sink::MemorySink};
