@@ -320,8 +320,8 @@ impl<'a> Stream<'_, 'a> {
             match step {
                 Step::Gap(gap) => number = number.saturating_add(gap),
                 Step::Labels(list) => in_force.labels = self.labels(list),
-                Step::Span(ids) => {
-                    let list = self.span(ids);
+                Step::Span(labels, ids) => {
+                    let list = self.span(ids, labels);
                     in_force.labels = self.labels(&list);
                 }
                 Step::Stack(addresses) => in_force.stack = self.stack(addresses),
@@ -464,8 +464,9 @@ impl<'a> Stream<'_, 'a> {
         id
     }
 
-    /// The label list of a span: the activity, that of its parent, the trace and the span.
-    fn span(&self, ids: &[u8; 32]) -> Vec<u8> {
+    /// The label list of a span: the activity, that of its parent, the trace and the span, and
+    /// others.
+    fn span(&self, ids: &[u8; 32], others: &[u8]) -> Vec<u8> {
         let word = |at: usize| ids[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
         let activity = |at: usize| {
             Some(ActivityId::from_span_id(SpanId::from_u64(word(at))?, self.process).to_bytes())
@@ -483,10 +484,11 @@ impl<'a> Stream<'_, 'a> {
             list.resize(start + 17, 0);
             let len = put_label(label, &mut list[start..]).unwrap_or(0);
             list.truncate(start + len);
-            if matches!(label, Label::SpanId(_)) {
+            if matches!(label, Label::SpanId(_)) && others.is_empty() {
                 list[start] |= LAST_LABEL;
             }
         }
+        list.extend_from_slice(others);
         list
     }
 

@@ -16,8 +16,8 @@ pub(super) enum Step<'a> {
     Gap(u64),
     /// The thread has these labels from now on: a list of version 6.
     Labels(&'a [u8]),
-    /// The thread is in this span from now on, and has no other labels.
-    Span(&'a [u8; 32]),
+    /// The thread is in this span from now on, and has other labels, if any: a list of version 6.
+    Span(&'a [u8], &'a [u8; 32]),
     /// The next row has this stack.
     Stack(&'a [u8]),
     /// The next row is about another thread: number, id in the system, name.
@@ -62,7 +62,7 @@ impl<'a> Iterator for Steps<'a> {
                 2 => Step::Labels(data),
                 3 => Step::Stack(data),
                 4 => Step::Thread(word(0)?, word(8)?, &data[16..]),
-                5 => Step::Span(data.first_chunk()?),
+                5 => data.split_last_chunk().map(|(labels, ids)| Step::Span(labels, ids))?,
                 _ => return None,
             };
             self.rest = &rest[end..];

@@ -20,8 +20,7 @@ pub(super) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {
         // Before any lock, because an event may emit others while it is encoded.
         let payload = payload(event);
         let labels = frames::with_current(|_, current| match current {
-            InForce::Labels(_, labels) => labels.to_vec(),
-            InForce::Span(_) | InForce::Nothing => Vec::new(),
+            InForce::Span(_, labels) | InForce::Labels(labels) => labels.to_vec(),
         });
         let labels = labels.unwrap_or_default();
         captures::push(number, Emitted { ty, payload, ids: frames::span_ids(), labels });

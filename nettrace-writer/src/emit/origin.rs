@@ -167,15 +167,15 @@ pub(super) fn span(out: &mut SliceBuffer<'_>, ids: &Ids, previous: u32) {
 #[inline(always)]
 pub(super) fn in_force(out: &mut SliceBuffer<'_>, current: &InForce<'_>, previous: u32) {
     match *current {
-        InForce::Span(ids) => span(out, ids, previous),
-        InForce::Labels(ids, labels) => {
-            out.put(&Escape::Labels.head(ids.len() + labels.len(), previous));
-            if !ids.is_empty() {
-                out.put(ids);
-            }
+        InForce::Span(ids, []) => span(out, ids, previous),
+        InForce::Span(ids, labels) => {
+            let mut bytes = [0; size_of::<IdBytes>()];
+            ids.write(&mut bytes);
+            out.put(&Escape::Span.head(labels.len() + bytes.len(), previous));
             out.put(labels);
+            out.put(&bytes);
         }
-        InForce::Nothing => escape(out, Escape::Labels, &[], previous),
+        InForce::Labels(labels) => escape(out, Escape::Labels, labels, previous),
     }
 }
 

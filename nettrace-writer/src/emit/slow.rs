@@ -350,7 +350,7 @@ fn write_escapes(buffer: &ThreadBuffer, chunk: u32, out: &mut SliceBuffer<'_>) -
     // them. The record's last ones may be those of a span that ended long ago. So the row has none.
     // The next event tries again, because the change leaves the thread without a current buffer.
     Some(written.unwrap_or_else(|| {
-        origin::in_force(out, &InForce::Nothing, previous);
+        origin::in_force(out, &InForce::Labels(&[]), previous);
         0
     }))
 }

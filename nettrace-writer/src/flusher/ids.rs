@@ -57,10 +57,10 @@ pub(super) fn at_random() -> u64 {
 
 impl Interned {
     pub(super) fn new(most: usize) -> Self {
-        Self::empty(most, [at_random(), at_random()])
+        Self::empty(most, [at_random(), at_random()], Spans::new(most))
     }
 
-    fn empty(most: usize, seeds: [u64; 2]) -> Self {
+    fn empty(most: usize, seeds: [u64; 2], spans: Spans) -> Self {
         Self {
             bytes: Vec::new(),
             entries: Vec::new(),
@@ -70,13 +70,15 @@ impl Interned {
             size: 0,
             most,
             seeds,
-            spans: Spans::new(most),
+            spans,
         }
     }
 
-    /// Starts again with an empty table. Returns the old one.
+    /// Starts again with an empty table. Returns the old one, which has forgotten the spans.
     pub(super) fn begin(&mut self) -> Self {
-        std::mem::replace(self, Self::empty(self.most, self.seeds))
+        let mut spans = std::mem::replace(&mut self.spans, Spans::new(self.most));
+        spans.forget(self.last, 0);
+        std::mem::replace(self, Self::empty(self.most, self.seeds, spans))
     }
 
     /// Returns the id of a string, and whether the id is new. Until
@@ -146,8 +148,8 @@ impl Interned {
             self.entries.truncate(stay);
             self.bytes.truncate(self.entries.last().map_or(0, |e| e.start + e.len as usize));
             self.size = 2 * self.bytes.len() + EACH * self.entries.len();
+            self.spans.forget(self.last, last);
             self.last = last;
-            self.spans.clear();
             self.rebuild();
         }
         self.defined = self.last;

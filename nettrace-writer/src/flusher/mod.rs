@@ -186,6 +186,18 @@ impl std::fmt::Debug for dyn Sink {
     }
 }
 
+/// What stands for events without a thread, and for threads that readers do not know.
+fn nobodies(trace: &mut Trace, session: &Shared) -> [TraceThread; 2] {
+    Nobody::ALL.map(|nobody| {
+        let mut thread = trace.thread(None);
+        if let Some(file) = &session.persistent {
+            file.set_index(nobody.slot(), thread.index());
+            thread.slot = Some(nobody.slot());
+        }
+        thread
+    })
+}
+
 impl Flusher {
     /// Starts the first stream.
     pub(crate) fn start(
@@ -202,15 +214,9 @@ impl Flusher {
         let (due_after, redaction) = (schedule.flush_interval, schedule.redaction.take());
         let mut trace =
             Trace::new(session.format, redaction, schedule.ids, key_values, most_interned);
-        let (mut unplaced, mut forgotten) = (trace.thread(None), trace.thread(None));
-        if let Some(file) = &session.persistent {
-            for (thread, nobody) in [&mut unplaced, &mut forgotten].into_iter().zip(Nobody::ALL) {
-                file.set_index(nobody.slot(), thread.index());
-                thread.slot = Some(nobody.slot());
-            }
-        }
-        let timeline = Timeline::new(session.source);
+        let [unplaced, forgotten] = nobodies(&mut trace, &session);
         let mut flusher = Self {
+            timeline: Timeline::new(session.source),
             session,
             slot: Some(slot),
             sink,
@@ -222,7 +228,6 @@ impl Flusher {
             unplaced,
             forgotten,
             leaving: Vec::new(),
-            timeline,
             out: Output::default(),
             collected: Vec::new(),
             stream: StreamState::Empty,

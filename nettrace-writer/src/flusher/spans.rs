@@ -22,6 +22,8 @@ pub(super) struct Spans {
     /// Empty until the first span. Then it has a power of two of places, at most `most`.
     entries: Vec<Entry>,
     most: usize,
+    /// What the numbers of lists count from, so that none is ever used again.
+    base: u64,
     /// At least how many of the last entries it knows.
     known: Listed,
     /// The last entry for which there is room.
@@ -36,7 +38,8 @@ struct Entry {
     list: Listed,
 }
 
-/// Twice the number of a list, plus 1 if it has the ids and nothing else. 0: there is no entry.
+/// Twice the number of a list, counted from [`Spans::base`], plus 1 if it has the ids and nothing
+/// else. 0: there is no entry.
 type Listed = u64;
 
 const EMPTY: Entry = Entry { ids: [0; 32], list: 0 };
@@ -61,7 +64,7 @@ impl Spans {
         let most = (most / size_of::<Entry>()).clamp(LEAST, MOST);
         let most = 1 << most.ilog2();
         let known = most as u64 / 2;
-        Self { entries: Vec::new(), most, known, room: 0, forgotten: 0 }
+        Self { entries: Vec::new(), most, base: 0, known, room: 0, forgotten: 0 }
     }
 
     /// The list of these ids alone, or the place for one.
@@ -78,7 +81,7 @@ impl Spans {
     #[inline(always)]
     fn known_list(&self, first: &Entry, ids: &IdBytes) -> Result<u32, Free> {
         if first.list & 1 != 0 && first.ids == *ids {
-            return Ok((first.list >> 1) as u32);
+            return Ok(self.number(first.list));
         }
         self.list_elsewhere(ids)
     }
@@ -90,7 +93,7 @@ impl Spans {
             Some(entry)
                 if self.is_known(entry.list) && entry.ids == *ids && entry.list & 1 != 0 =>
             {
-                Ok((entry.list >> 1) as u32)
+                Ok(self.number(entry.list))
             }
             _ => Err(Free(place)),
         }
@@ -99,14 +102,38 @@ impl Spans {
     /// Adds a span with its list, the last one so far. Returns what the list need not say.
     #[inline(always)]
     pub(super) fn add(&mut self, Free(place): Free, ids: &IdBytes, list: u32) -> Implied {
+        let implied = self.implied(ids);
+        self.put(place, ids, self.listed(list) | 1);
+        implied
+    }
+
+    /// Adds a span with its list, the last one so far, which has labels besides. Returns what the
+    /// list need not say.
+    pub(super) fn add_with_labels(&mut self, ids: &IdBytes, list: u32) -> Implied {
+        let implied = self.implied(ids);
+        self.add_trace(ids, list);
+        implied
+    }
+
+    /// What the list of these ids need not say.
+    #[inline(always)]
+    fn implied(&self, ids: &IdBytes) -> Implied {
         let trace = self.trace_of(word(ids, 24));
         let is_implied = trace.is_some_and(|trace| *trace == ids[..16]);
-        self.put(place, ids, u64::from(list) << 1 | 1);
         if is_implied { Implied::SpanAndTrace } else { Implied::Span }
     }
 
-    /// Appends the last list so far, which has more than the ids of a span, without what it need
-    /// not say. It is sound.
+    /// Adds a span whose list, the last one so far, does not have its ids alone, unless the span's
+    /// trace is known.
+    fn add_trace(&mut self, ids: &IdBytes, list: u32) {
+        let span = span_of(ids);
+        if self.trace_of(span).is_none_or(|trace| *trace != ids[..16]) {
+            self.put(self.place(span), ids, self.listed(list));
+        }
+    }
+
+    /// Appends the last list so far, which is not that of a span of this process, without what it
+    /// need not say. It is sound.
     pub(super) fn append_list(&mut self, number: u32, list: &[u8], ids: Ids, out: &mut Vec<u8>) {
         if list.first().is_none_or(|kind| kind & !LAST_LABEL != ACTIVITY_ID) {
             return out.extend_from_slice(list);
@@ -133,11 +160,11 @@ impl Spans {
             }
         }
         match trace {
-            Some(trace) if activity != 0 && self.trace_of(activity) != Some(trace) => {
+            Some(trace) if activity != 0 => {
                 let mut ids = [0; 32];
                 ids[..16].copy_from_slice(trace);
                 ids[16..24].copy_from_slice(&activity.to_le_bytes());
-                self.put(self.place(activity), &ids, u64::from(number) << 1);
+                self.add_trace(&ids, number);
             }
             None if activity != 0 && related != 0 => {
                 // Readers would take the trace of the related activity for the one of this list.
@@ -150,9 +177,24 @@ impl Spans {
         out[last] |= LAST_LABEL;
     }
 
-    pub(super) fn clear(&mut self) {
-        self.entries.clear();
-        (self.room, self.forgotten) = (0, 0);
+    /// Forgets all spans. The last list had the number `last`. From now on, the last one has the
+    /// number `now`, which is not larger.
+    ///
+    /// The table stays as large as it is, because it will be filled again.
+    pub(super) fn forget(&mut self, last: u32, now: u32) {
+        self.base += u64::from(last - now);
+        self.forgotten = self.listed(now) | 1;
+        self.room = self.forgotten + self.entries.len() as u64 / 2;
+    }
+
+    #[inline(always)]
+    fn listed(&self, number: u32) -> Listed {
+        (self.base + u64::from(number)) << 1
+    }
+
+    #[inline(always)]
+    fn number(&self, list: Listed) -> u32 {
+        ((list >> 1) - self.base) as u32
     }
 
     #[inline(always)]
@@ -188,9 +230,12 @@ impl Spans {
     #[cold]
     #[inline(never)]
     fn make_room(&mut self, last: Listed) {
-        self.forgotten = last.saturating_sub(self.known);
-        let len = (2 * last as usize).next_power_of_two().clamp(LEAST, self.most);
-        self.room = if len < self.most { len as u64 / 2 } else { last + LEAST as u64 };
+        self.forgotten = self.forgotten.max(last.saturating_sub(self.known));
+        let count = last - self.forgotten;
+        let len = (2 * count as usize).next_power_of_two().clamp(LEAST, self.most);
+        let len = len.max(self.entries.len());
+        self.room =
+            if len < self.most { self.forgotten + len as u64 / 2 } else { last + LEAST as u64 };
         if len == self.entries.len() {
             return;
         }
@@ -321,14 +366,30 @@ mod tests {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 (seed >> 33) % below
             };
-            for number in 1..20_000 {
+            let mut number = 0;
+            for _ in 1..20_000 {
+                if random(4_000) == 0 {
+                    // A sequence point.
+                    table.forget(number, 0);
+                    traces.clear();
+                    number = 0;
+                }
+                number += 1;
                 // A parent has a smaller id, and mostly the same trace.
                 let span = 1 + random(spans);
                 let related = if random(4) == 0 { 0 } else { 1 + random(spans) };
                 let trace = if random(8) == 0 { 2 } else { 1 };
                 let ids = ids(trace, span * step, related * step);
                 let mut list = Vec::new();
-                match random(4) {
+                match random(5) {
+                    4 => {
+                        let what = table.add_with_labels(&ids, number);
+                        left_out[what as usize] += 1;
+                        IdList::append(&ids, what, &mut list);
+                        list.extend(b"\x85\x01k\x01v");
+                        let expected = (Some([trace; 16]), Some(span * step));
+                        assert_eq!(read(&list, &mut traces), expected);
+                    }
                     0 => {
                         let mut full = IdList::new(&ids).as_bytes().to_vec();
                         if random(2) == 0 {
@@ -375,9 +436,29 @@ mod tests {
         table.append_list(3, &full, Ids::Activities, &mut out);
         assert_eq!(out.len(), full.len() - 17 - 9);
         out.clear();
-        table.clear();
+        table.forget(3, 3);
         table.append_list(4, &full, Ids::Activities, &mut out);
         assert_eq!(out.len(), full.len() - 9);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_known_and_the_table_stays() {
+        let mut table = Spans::new(2 << 20);
+        let fill = |table: &mut Spans, from: u64| {
+            for number in 1..=1_000 {
+                let span = ids(1, from + u64::from(number), 0);
+                let free = table.list_of(&span).unwrap_err();
+                table.add(free, &span, number);
+                assert_eq!(table.list_of(&span).ok(), Some(number));
+            }
+            table.entries.len()
+        };
+        let len = fill(&mut table, 0);
+        table.forget(1_000, 0);
+        // The same spans, and others.
+        assert_eq!([fill(&mut table, 500), len], [4_096; 2]);
+        table.forget(1_000, 600);
+        assert!((1..=2_000).all(|span| table.list_of(&ids(1, span, 0)).is_err()));
     }
 
     #[test]

@@ -10,11 +10,11 @@ use std::{collections::HashMap, ops::Range};
 
 use nettrace_format::{
     Format, FormatError, LeftOut, RecorderIds, Row, Stream, StreamEnd, SubjectId, ThreadIds,
-    content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
+    content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
     redact::Redaction,
     v6::ThreadSequence,
 };
-use nettrace_span::frames::{self, IdBytes, IdList};
+use nettrace_span::frames;
 
 use crate::{
     flusher::{
@@ -54,24 +54,33 @@ pub(super) struct TraceThread {
     pub(super) slot: Option<u32>,
 }
 
-/// The labels in force at a thread's next row.
-#[derive(Debug, Default)]
+/// The labels in force at a thread's next row, as the last escape with labels says them.
+#[derive(Debug)]
 struct InForce {
-    /// If they are those of a span, its ids.
-    span: Option<IdBytes>,
-    /// As a label list of version 6.
-    list: Vec<u8>,
+    kind: Escape,
+    data: Vec<u8>,
 }
 
 impl InForce {
+    const NOTHING: Self = Self { kind: Escape::Labels, data: Vec::new() };
+
     /// Takes over what an [escape](Escape::Labels) says.
     fn set(&mut self, kind: Escape, data: &[u8]) {
-        self.list.clear();
-        self.span = if kind == Escape::Span { data.first_chunk().copied() } else { None };
-        match &self.span {
-            Some(ids) => self.list.extend_from_slice(IdList::ended(ids).as_bytes()),
-            None => self.list.extend_from_slice(data),
-        }
+        self.kind = kind;
+        self.data.clear();
+        self.data.extend_from_slice(data);
+    }
+
+    fn escape(&self) -> EscapeBytes<'_> {
+        EscapeBytes { kind: self.kind, data: &self.data }
+    }
+}
+
+/// The labels that an escape says.
+fn labels_of<'a>(escape: &EscapeBytes<'a>) -> Vec<Label<'a>> {
+    match escape.span() {
+        Some((labels, ids)) => frames::labels(ids).chain(frames::decode(labels)).collect(),
+        None => frames::decode(escape.data).collect(),
     }
 }
 
@@ -273,7 +282,7 @@ impl Trace {
             subject,
             told: 0,
             said: Said::default(),
-            labels: InForce::default(),
+            labels: InForce::NOTHING,
             slot: None,
         }
     }
@@ -407,35 +416,56 @@ impl Trace {
         let told = Told { refused: 0, labels: None };
         let mut walk = segment.walk(pool);
         let Some(Step::Row(first, payload)) = walk.next() else { return Ok(told) };
-        let list: Vec<_> = frames::decode(&thread.labels.list).collect();
+        let list = labels_of(&thread.labels.escape());
         let header = RowHeader {
             sequence: first_number,
             capture_thread: thread.index,
             thread: thread.subject,
             processor: NO_PROCESSOR,
-            labels: self.labels(&thread.labels, out)?,
+            labels: self.labels(&thread.labels.escape(), out)?,
             sorted,
             ..first
         };
         let row = Row { header, labels: &list, stack: &[], payload };
-        self.scratch.clear();
-        let taken = self.stream.row(&row, true, &mut self.scratch);
+        let mut rows = std::mem::take(&mut self.scratch);
+        rows.clear();
+        let taken = self.stream.row(&row, true, &mut rows);
         debug_assert!(taken.is_ok(), "what is taken as recorded has no payload of its own");
         // The rows after the first stay as the producer wrote them.
         let more = segment.rows.saturating_sub(1) as u32;
         self.stream.rows_as_recorded(thread.index, &list, more);
-        let rows_len = self.scratch.len() + (segment.end - walk.at);
-        let tail = out.own(|out| {
-            let tail = self.stream.event_block(first.timestamp, segment.last_ts, rows_len, out)?;
-            out.extend(&self.scratch);
-            Ok::<_, FormatError>(tail)
-        })?;
-        out.chunk(segment.chunk, walk.at, segment.end);
-        out.own(|out| out.extend(tail));
+        let times = (first.timestamp, segment.last_ts);
+        let as_recorded = [(rows.len(), walk.at..segment.end)];
+        self.event_block(times, &rows, (segment.chunk, &as_recorded), out)?;
+        self.scratch = rows;
         // Without escapes there is no gap between the rows. `end_number` includes what was dropped
         // after them.
         self.end_rows(thread, segment.number + segment.rows - 1, segment.rows, out);
         Ok(told)
+    }
+
+    /// Writes a block of rows from one time to another. Some are parts of a chunk, each of which
+    /// comes after so many bytes of `rows`.
+    fn event_block(
+        &mut self,
+        (first_ts, last_ts): (u64, u64),
+        rows: &[u8],
+        (chunk, parts): (u32, &[(usize, Range<usize>)]),
+        out: &mut Output,
+    ) -> Result<(), FormatError> {
+        let len = rows.len() + parts.iter().map(|(_, part)| part.len()).sum::<usize>();
+        let tail = out.own(|out| self.stream.event_block(first_ts, last_ts, len, out))?;
+        let mut copied = 0;
+        for (end, part) in parts {
+            out.own(|out| out.extend_from_slice(&rows[copied..*end]));
+            out.chunk(chunk, part.start, part.end);
+            copied = *end;
+        }
+        out.own(|out| {
+            out.extend_from_slice(&rows[copied..]);
+            out.extend_from_slice(tail);
+        });
+        Ok(())
     }
 
     /// Ends a block of rows of a thread. `last` is the number that the last row shows.
@@ -445,9 +475,9 @@ impl Trace {
         self.end_block(rows, out);
     }
 
-    /// The id of the list of labels in force. Defines the list if it is not defined.
-    fn labels(&mut self, labels: &InForce, out: &mut Output) -> Result<u32, FormatError> {
-        let id = self.pending_labels(labels);
+    /// The id of the list of labels that an escape says. Defines the list if it is not defined.
+    fn labels(&mut self, escape: &EscapeBytes<'_>, out: &mut Output) -> Result<u32, FormatError> {
+        let id = self.pending_labels(escape);
         self.define_pending(out)?;
         Ok(id)
     }

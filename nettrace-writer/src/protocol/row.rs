@@ -49,8 +49,9 @@ pub(crate) enum Escape {
     /// The next row is about another thread: its process-wide number and its id in the system (u64
     /// each), then its name.
     Thread = 4,
-    /// The thread is in this span from the next row on, and has no other labels: the ids of the
-    /// trace, the span and the parent (see `context::frames`).
+    /// The thread is in this span from the next row on: its other labels, as a label list of
+    /// version 6 that may be empty, and the ids of the trace, the span and the parent (see
+    /// `context::frames`).
     Span = 5,
 }
 
@@ -105,8 +106,13 @@ impl<'a> EscapeBytes<'a> {
         Some(Self { kind: Escape::from_byte(*kind)?, data: rest.get(..len)? })
     }
 
-    /// The ids in an escape for a [span](Escape::Span) at a place, and the place of what follows. If
-    /// there are not eight more bytes, this may be `None` all the same.
+    /// The labels and the ids in an escape for a [span](Escape::Span).
+    pub(crate) fn span(&self) -> Option<(&'a [u8], &'a [u8; 32])> {
+        if self.kind == Escape::Span { self.data.split_last_chunk() } else { None }
+    }
+
+    /// The ids in an escape for a [span](Escape::Span) without labels at a place, and the place of
+    /// what follows. If there are not eight more bytes, this may be `None` all the same.
     #[inline(always)]
     pub(crate) fn span_at(bytes: &[u8], start: usize) -> Option<(&[u8; 32], usize)> {
         const LEN: usize = ESCAPE_HEAD + 32;

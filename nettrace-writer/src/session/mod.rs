@@ -27,10 +27,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nettrace_format::redact::Redaction;
+
 use crate::{
     emit,
     flusher::{Flusher, OwnThread, Report, Schedule, notice::Notices},
-    protocol::clock::Source,
+    protocol::{clock::Source, pool::Layout},
     session::{builder::SessionBuilder, persistent::Memory, recorder::Recorder, triggers::Watch},
     shared::{
         Command, Shared,
@@ -44,6 +46,7 @@ use crate::{
         stats::Stats,
         warning::{self, Warning},
     },
+    sink::Sink,
 };
 
 /// A trace that is being recorded, from [`SessionBuilder::start`] to [`finish`](Self::finish).
@@ -151,38 +154,12 @@ impl Session {
     }
 
     pub(crate) fn start(mut builder: SessionBuilder) -> Result<Self, Error> {
-        if let Some(error) = builder.refused.take() {
-            return Err(error);
-        }
-        for ty in &builder.registered {
-            nettrace_format::Stream::check(builder.format, ty.schema())?;
-        }
-        let layout = builder.layout()?;
-        if builder.triggers.is_some() && builder.ring.is_none() {
-            return Err(Error::NoRecorder);
-        }
-        let is_recorder = builder.ring.is_some() || builder.recorder_file.is_some();
-        if is_recorder && builder.format != crate::Format::V6 {
-            return Err(Error::RecorderFormat);
-        }
-        if builder.recorder_file.is_some() && !builder.redacted.is_empty() {
-            return Err(Error::RedactedRecorder);
-        }
-        if let Some(ring) = &builder.ring {
-            let (bytes, interval) = ring.keep().stretches();
-            builder.sequence_point_bytes = builder.sequence_point_bytes.min(bytes);
-            builder.sequence_point_interval = builder.sequence_point_interval.min(interval);
-        }
-        if builder.flush_interval.is_zero() {
-            return Err(Error::ZeroFlushInterval);
-        }
+        let layout = check(&mut builder)?;
         let (sink, path) = builder.open_sink()?;
         let key_values = builder.all_key_values();
         let redaction = builder.redaction();
-        let source = Source::choose(builder.clock).ok_or(Error::NoClock)?;
-        if source.is_counter() {
-            nettrace_span::backend::set_frequency(source.ticks_per_second());
-        }
+        let schedule = schedule(&builder, &layout, &*sink, redaction.clone());
+        let source = source(&builder)?;
         let slot = Arc::new(Slot::take(emit::attach)?);
         let (commands, inbox) = channel::bounded(64);
         let Memory { pool, persistent, recovered } = builder.memory(layout)?;
@@ -198,14 +175,6 @@ impl Session {
         let ring = builder.ring.take();
         shared.ring = ring.as_ref().map_or_else(Weak::new, Arc::downgrade);
         let shared = Arc::new(shared);
-        let schedule = Schedule {
-            flush_interval: builder.flush_interval,
-            sequence_point_bytes: builder.sequence_point_bytes,
-            sequence_point_interval: builder.sequence_point_interval,
-            ids: if sink.takes_rows_apart() { Ids::Both } else { builder.ids },
-            redaction: redaction.clone(),
-            prefault: (builder.prefault.min(builder.budget) / layout.chunk_size) as u32,
-        };
         // The thread comes first: if there can be none, the sink is not started, and makes no file.
         let (reporter, report) = channel::bounded(1);
         let (hand_over, handed_over) = channel::bounded(1);
@@ -222,29 +191,25 @@ impl Session {
         // The thread waits for it.
         let _ = hand_over.send(flusher);
         slot.listen(&shared);
-        let finish_timeout = builder.finish_timeout;
-        let recorder = ring.map(|ring| Recorder { ring, shared: Arc::clone(&shared) });
-        let (flusher, watch) = (thread, None);
         if let Some(file) = &shared.persistent {
             file.has_begun();
         }
         let inner = Inner {
+            recorder: ring.map(|ring| Recorder { ring, shared: Arc::clone(&shared) }),
             shared,
             slot,
-            flusher,
+            flusher: thread,
             report,
-            finish_timeout,
+            finish_timeout: builder.finish_timeout,
             path,
-            recorder,
-            watch,
+            watch: None,
             recovered,
         };
         let mut session = Self { inner: ManuallyDrop::new(inner) };
         // If its thread cannot begin, the session ends here.
-        if let (Some(triggers), Some(recorder)) = (builder.triggers.take(), &session.inner.recorder)
-        {
-            session.inner.watch =
-                Some(Box::new(Watch::start(triggers, recorder.clone(), redaction)?));
+        if let (Some(triggers), Some(recorder)) = (builder.triggers, &session.inner.recorder) {
+            let watch = Watch::start(triggers, recorder.clone(), redaction)?;
+            session.inner.watch = Some(Box::new(watch));
         }
         Ok(session)
     }
@@ -471,6 +436,62 @@ impl Session {
         #[allow(unsafe_code, reason = "moving out of a type that implements Drop")]
         let inner = unsafe { ManuallyDrop::take(&mut this.inner) };
         inner.finish()
+    }
+}
+
+/// Refuses settings that do not go together. Limits those that a recorder needs smaller.
+fn check(builder: &mut SessionBuilder) -> Result<Layout, Error> {
+    if let Some(error) = builder.refused.take() {
+        return Err(error);
+    }
+    for ty in &builder.registered {
+        nettrace_format::Stream::check(builder.format, ty.schema())?;
+    }
+    let layout = builder.layout()?;
+    if builder.triggers.is_some() && builder.ring.is_none() {
+        return Err(Error::NoRecorder);
+    }
+    let is_recorder = builder.ring.is_some() || builder.recorder_file.is_some();
+    if is_recorder && builder.format != crate::Format::V6 {
+        return Err(Error::RecorderFormat);
+    }
+    if builder.recorder_file.is_some() && !builder.redacted.is_empty() {
+        return Err(Error::RedactedRecorder);
+    }
+    if let Some(ring) = &builder.ring {
+        let (bytes, interval) = ring.keep().stretches();
+        builder.sequence_point_bytes = builder.sequence_point_bytes.min(bytes);
+        builder.sequence_point_interval = builder.sequence_point_interval.min(interval);
+    }
+    if builder.flush_interval.is_zero() {
+        return Err(Error::ZeroFlushInterval);
+    }
+    Ok(layout)
+}
+
+/// The clock of events. Durations come from it as well, if it is the counter.
+fn source(builder: &SessionBuilder) -> Result<Source, Error> {
+    let source = Source::choose(builder.clock).ok_or(Error::NoClock)?;
+    if source.is_counter() {
+        nettrace_span::backend::set_frequency(source.ticks_per_second());
+    }
+    Ok(source)
+}
+
+/// When the flusher does what, and how.
+fn schedule(
+    builder: &SessionBuilder,
+    layout: &Layout,
+    sink: &dyn Sink,
+    redaction: Option<Redaction>,
+) -> Schedule {
+    Schedule {
+        flush_interval: builder.flush_interval,
+        sequence_point_bytes: builder.sequence_point_bytes,
+        sequence_point_interval: builder.sequence_point_interval,
+        ids: if sink.takes_rows_apart() { Ids::Both } else { builder.ids },
+        redaction,
+        prefault: (builder.prefault.min(builder.budget) / layout.chunk_size) as u32,
     }
 }
 

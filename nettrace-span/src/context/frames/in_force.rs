@@ -8,13 +8,10 @@ use crate::sync::{Ordering, compiler_fence};
 /// What is in force on a thread, for its rows.
 #[derive(Clone, Copy, Debug)]
 pub enum InForce<'a> {
-    /// Nothing.
-    Nothing,
-    /// A span without labels.
-    Span(&'a Ids),
-    /// Labels, and the ids of a span if they are not empty. Both parts together are a label list of
-    /// version 6.
-    Labels(&'a [u8], &'a [u8]),
+    /// A span, and labels besides: a label list of version 6, which may be empty.
+    Span(&'a Ids, &'a [u8]),
+    /// Such a list alone. If it is empty, nothing is in force.
+    Labels(&'a [u8]),
 }
 
 /// Calls `f` with the span in force and the version, if nothing else is in force. Returns `None`
@@ -44,23 +41,13 @@ pub fn with_current<R>(f: impl FnOnce(u64, InForce<'_>) -> R) -> Option<R> {
     let called = FRAMES.try_with(|frames| {
         let frames = frames.try_borrow().ok()?;
         compiler_fence(Ordering::SeqCst);
-        let list;
         let (version, current) = match frames.innermost() {
-            None => (0, InForce::Nothing),
+            None => (0, InForce::Labels(&[])),
             Some(frame) => {
+                let labels = frames.bytes.get(frame.start..frame.end).unwrap_or_default();
                 let current = match &frame.ids {
-                    Some(ids) if frame.start == frame.end => InForce::Span(ids),
-                    None if frame.start == frame.end => InForce::Nothing,
-                    ids => {
-                        let labels = frames.bytes.get(frame.start..frame.end).unwrap_or_default();
-                        match ids {
-                            Some(ids) if !frame.has_ids => {
-                                list = id_list(*ids);
-                                InForce::Labels(list.as_bytes(), labels)
-                            }
-                            _ => InForce::Labels(&[], labels),
-                        }
-                    }
+                    Some(ids) if !frame.has_ids => InForce::Span(ids, labels),
+                    _ => InForce::Labels(labels),
                 };
                 (frame.version, current)
             }
@@ -72,7 +59,8 @@ pub fn with_current<R>(f: impl FnOnce(u64, InForce<'_>) -> R) -> Option<R> {
     called.unwrap_or_else(|_| {
         // The frames are gone.
         let ids = LAST.get();
-        Some(f.take()?(version(), ids.as_ref().map_or(InForce::Nothing, InForce::Span)))
+        let current = ids.as_ref().map_or(InForce::Labels(&[]), |ids| InForce::Span(ids, &[]));
+        Some(f.take()?(version(), current))
     })
 }
 
@@ -82,9 +70,9 @@ pub fn activity() -> (Option<[u8; 16]>, Option<[u8; 16]>) {
     if version() == 0 {
         return (None, None);
     }
-    let activity = |ids: &[u8], labels: &[u8]| {
+    let activity = |labels: &[u8]| {
         let (mut id, mut related) = (None, None);
-        for label in decode(ids).chain(decode(labels)) {
+        for label in decode(labels) {
             match label {
                 Label::ActivityId(bytes) => id = Some(bytes),
                 Label::RelatedActivityId(bytes) => related = Some(bytes),
@@ -94,9 +82,8 @@ pub fn activity() -> (Option<[u8; 16]>, Option<[u8; 16]>) {
         (id, related)
     };
     let of_current = with_current(|_, current| match current {
-        InForce::Nothing => (None, None),
-        InForce::Span(ids) => activity(id_list(*ids).as_bytes(), &[]),
-        InForce::Labels(ids, labels) => activity(ids, labels),
+        InForce::Span(ids, _) => activity(id_list(*ids).as_bytes()),
+        InForce::Labels(labels) => activity(labels),
     });
     of_current.unwrap_or_default()
 }

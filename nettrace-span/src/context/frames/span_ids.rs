@@ -146,20 +146,8 @@ impl IdList {
     #[inline(always)]
     #[must_use]
     pub fn new(ids: &IdBytes) -> Self {
-        Self::with_mark(ids, 0)
-    }
-
-    /// The list, in which the last label is marked as such.
-    #[inline(always)]
-    #[must_use]
-    pub fn ended(ids: &IdBytes) -> Self {
-        Self::with_mark(ids, LAST_LABEL)
-    }
-
-    #[inline(always)]
-    fn with_mark(ids: &IdBytes, mark: u8) -> Self {
         let mut list = Self { bytes: [0; MAX_ID_BYTES], len: 0 };
-        with_list(ids, mark, |bytes| {
+        with_list(ids, 0, |bytes| {
             list.len = bytes.len();
             list.bytes[..bytes.len()].copy_from_slice(bytes);
         });
@@ -179,6 +167,12 @@ impl IdList {
                 out[end - 17] |= LAST_LABEL;
             }
         });
+    }
+
+    /// Appends the list without some of its labels, in which the last label is not marked.
+    pub fn append(ids: &IdBytes, implied: Implied, out: &mut Vec<u8>) {
+        let list = Self::new(ids);
+        out.extend_from_slice(&list.bytes[..list.len - implied as usize]);
     }
 
     /// The list's bytes.

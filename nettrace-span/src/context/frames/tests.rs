@@ -1,8 +1,8 @@
 use nettrace_event::label::{LAST_LABEL, split_label};
 
 use super::{
-    Above, Begun, Entered, InForce, Label, MAX_LABEL_BYTES, begin_span, decode, enter_span, leave,
-    return_to, with_current,
+    Above, Begun, Entered, IdList, Implied, InForce, Label, MAX_LABEL_BYTES, begin_span, decode,
+    enter_span, leave, return_to, with_current,
 };
 use crate::context::{Context, enter_labels};
 
@@ -10,13 +10,17 @@ use crate::context::{Context, enter_labels};
 fn list() -> (u64, Vec<u8>) {
     let current = with_current(|version, current| {
         let list = match current {
-            InForce::Nothing => Vec::new(),
-            InForce::Span(ids) => {
-                let mut bytes = [0; 32];
+            InForce::Span(ids, labels) => {
+                let (mut bytes, mut list) = ([0; 32], Vec::new());
                 ids.write(&mut bytes);
-                super::IdList::ended(&bytes).as_bytes().to_vec()
+                if labels.is_empty() {
+                    IdList::append_ended(&bytes, Implied::Nothing, &mut list);
+                } else {
+                    IdList::append(&bytes, Implied::Nothing, &mut list);
+                }
+                [&list, labels].concat()
             }
-            InForce::Labels(ids, labels) => [ids, labels].concat(),
+            InForce::Labels(labels) => labels.to_vec(),
         };
         (version, list)
     });

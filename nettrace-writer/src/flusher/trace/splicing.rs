@@ -22,7 +22,7 @@ use crate::{
     flusher::{
         output::Output,
         segment::{Segment, gap_of},
-        trace::{InForce, NO_PROCESSOR, Told, Trace, TraceThread, rewriting::addresses_of},
+        trace::{NO_PROCESSOR, Told, Trace, TraceThread, rewriting::addresses_of},
     },
     protocol::{
         pool::Pool,
@@ -63,6 +63,21 @@ struct Refers {
     about: u64,
 }
 
+/// A block that is being made of a segment.
+struct Block<'a> {
+    segment: &'a Segment,
+    bytes: &'a [u8],
+    /// Up to here, everything is in `rows` or in the parts of `splice`.
+    at: usize,
+    /// What the last row refers to, or the escapes before the next one say.
+    refers: Refers,
+    /// How many numbers have no row.
+    gaps: u64,
+    told: Told,
+    splice: Splice,
+    rows: Vec<u8>,
+}
+
 impl Trace {
     /// Writes a segment as one block. The rows are copied, or handed to the sink where they are.
     pub(super) fn spliced(
@@ -73,25 +88,48 @@ impl Trace {
         pool: &Pool,
         out: &mut Output,
     ) -> Result<Told, FormatError> {
-        let mut told = Told { refused: 0, labels: None };
-        let bytes = segment.bytes(pool);
-        let mut splice = std::mem::take(&mut self.splice);
-        let mut rows = std::mem::take(&mut self.scratch);
-        rows.clear();
-        splice.parts.clear();
-        segment.escapes(bytes, &mut splice.escapes);
-
-        let plain = Refers { labels: 0, stack: 0, about: thread.subject };
-        let mut refers = Refers { labels: self.pending_labels(&thread.labels), ..plain };
-        let (mut at, mut gaps) = (segment.start, 0);
-        let first_gap = self.escapes(bytes, &mut at, &mut refers, &mut told, thread, out)?;
-        gaps += first_gap;
-        let mut state = segment.before;
-        let Some((first, len)) = decode_row(&mut state, &bytes[at..]) else {
-            (self.splice, self.scratch) = (splice, rows);
-            return Ok(told);
+        let labels = self.pending_labels(&thread.labels.escape());
+        let mut block = Block {
+            segment,
+            bytes: segment.bytes(pool),
+            at: segment.start,
+            refers: Refers { labels, ..Refers::plain(thread) },
+            gaps: 0,
+            told: Told { refused: 0, labels: None },
+            splice: std::mem::take(&mut self.splice),
+            rows: std::mem::take(&mut self.scratch),
         };
-        let number = segment.number + first_gap;
+        block.rows.clear();
+        block.splice.parts.clear();
+        segment.escapes(block.bytes, &mut block.splice.escapes);
+        if let Some(first) = self.first_row(&mut block, thread, sorted, out)? {
+            self.later_rows(&mut block, thread, first.payload_len, out)?;
+            self.define_pending(out)?;
+            let times = (first.timestamp, segment.last_ts);
+            self.event_block(times, &block.rows, (segment.chunk, &block.splice.parts), out)?;
+            // `end_number` includes what was dropped after the rows.
+            let last = segment.number + block.gaps + segment.rows - 1;
+            self.end_rows(thread, last, segment.rows, out);
+        }
+        (self.splice, self.scratch) = (block.splice, block.rows);
+        Ok(block.told)
+    }
+
+    /// Writes the header of the first row. Returns what the producer has written of it.
+    fn first_row(
+        &mut self,
+        block: &mut Block<'_>,
+        thread: &TraceThread,
+        sorted: bool,
+        out: &mut Output,
+    ) -> Result<Option<RowHeader>, FormatError> {
+        block.gaps = self.escapes(block, thread, out)?;
+        let Block { segment, refers, .. } = *block;
+        let mut state = segment.before;
+        let Some((first, len)) = decode_row(&mut state, &block.bytes[block.at..]) else {
+            return Ok(None);
+        };
+        let number = segment.number + block.gaps;
         let header = RowHeader {
             sequence: number.wrapping_sub(thread.said.base) as u32,
             capture_thread: thread.index,
@@ -103,141 +141,110 @@ impl Trace {
             ..first
         };
         let row = Row { header, labels: &[], stack: &[], payload: &[] };
-        let taken = self.stream.row(&row, true, &mut rows);
+        let taken = self.stream.row(&row, true, &mut block.rows);
         debug_assert!(taken.is_ok(), "what takes changes has no payload of its own");
-        at += len;
-        let mut row_end = at + first.payload_len as usize;
-        // What follows up to `at` is in `rows` or `parts`.
-        loop {
-            if refers == (Refers { labels: refers.labels, ..plain }) {
-                let mut run = at..segment.end;
-                let labels = &mut refers.labels;
-                self.relabel(bytes, &mut run, labels, &mut told, &mut splice, &mut rows);
-                at = run.start;
-            }
-            // A stack and a related thread apply to one row only, so the next row's header resets
-            // them.
-            let before = refers;
-            refers = Refers { labels: before.labels, ..plain };
-            let next = if before == refers {
-                while splice.escapes.last().is_some_and(|&start| start < at) {
-                    splice.escapes.pop();
-                }
-                splice.escapes.pop().unwrap_or(segment.end)
-            } else {
-                row_end
-            };
-            splice.copy(&mut rows, bytes, at..next);
-            at = next;
-            let gap = self.escapes(bytes, &mut at, &mut refers, &mut told, thread, out)?;
-            gaps += gap;
-            if at >= segment.end {
-                break;
-            }
-            let change = RowChange {
-                skipped: (gap > 0).then_some((gap as u32, thread.index, NO_PROCESSOR)),
-                thread: (refers.about != before.about).then_some(refers.about),
-                stack: (refers.stack != before.stack).then_some(refers.stack),
-                labels: (refers.labels != before.labels).then_some(refers.labels),
-            };
-            if refers.stack != 0 || refers.about != plain.about {
-                // Such a row was written in full, with the size of its payload.
-                let row = decode_row(&mut RowState::new(), &bytes[at..]);
-                row_end = at + row.map_or(0, |(row, len)| len + row.payload_len as usize);
-            }
-            if change != RowChange::default() {
-                let replaced = self.stream.change_row(&bytes[at..], &change, &mut rows);
-                debug_assert!(replaced.is_some(), "producers write plain rows");
-                at += replaced.unwrap_or(0);
-            }
-        }
-        self.define_pending(out)?;
-        let parts_len: usize = splice.parts.iter().map(|(_, part)| part.len()).sum();
-        let tail = out.own(|out| {
-            let len = rows.len() + parts_len;
-            self.stream.event_block(first.timestamp, segment.last_ts, len, out)
-        })?;
-        let mut copied = 0;
-        for (end, part) in splice.parts.drain(..) {
-            out.own(|out| out.extend_from_slice(&rows[copied..end]));
-            out.chunk(segment.chunk, part.start, part.end);
-            copied = end;
-        }
-        out.own(|out| {
-            out.extend_from_slice(&rows[copied..]);
-            out.extend_from_slice(tail);
-        });
-        // `end_number` includes what was dropped after the rows.
-        let last = segment.number + gaps + segment.rows - 1;
-        self.end_rows(thread, last, segment.rows, out);
-        (self.splice, self.scratch) = (splice, rows);
-        Ok(told)
+        block.at += len;
+        Ok(Some(first))
     }
 
-    /// Copies rows from a place on, which are plain but for their labels, and moves the place past
-    /// them. Stops before a row that differs in more, and after the last row with escapes.
-    #[inline(never)]
-    fn relabel(
+    /// Writes the payload of the first row, which has this length, and all that follows.
+    fn later_rows(
         &mut self,
-        bytes: &[u8],
-        run: &mut Range<usize>,
-        labels: &mut u32,
-        told: &mut Told,
-        splice: &mut Splice,
-        rows: &mut Vec<u8>,
-    ) {
+        block: &mut Block<'_>,
+        thread: &TraceThread,
+        payload_len: u32,
+        out: &mut Output,
+    ) -> Result<(), FormatError> {
+        let (plain, end) = (Refers::plain(thread), block.segment.end);
+        let mut row_end = block.at + payload_len as usize;
+        loop {
+            // A stack and a related thread apply to one row only, so the next row's header resets
+            // them.
+            let is_plain = |refers: Refers| Refers { labels: 0, ..refers } == plain;
+            if is_plain(block.refers) {
+                self.relabel(block);
+            }
+            let before = block.refers;
+            block.refers = Refers { labels: before.labels, ..plain };
+            let next = if is_plain(before) { block.splice.next(block.at, end) } else { row_end };
+            block.splice.copy(&mut block.rows, block.bytes, block.at..next);
+            block.at = next;
+            let gap = self.escapes(block, thread, out)?;
+            block.gaps += gap;
+            if block.at >= end {
+                return Ok(());
+            }
+            let row = &block.bytes[block.at..];
+            if !is_plain(block.refers) {
+                // Such a row was written in full, with the size of its payload.
+                let row = decode_row(&mut RowState::new(), row);
+                row_end = block.at + row.map_or(0, |(row, len)| len + row.payload_len as usize);
+            }
+            let change = block.refers.change(&before, gap, thread);
+            if change != RowChange::default() {
+                let replaced = self.stream.change_row(row, &change, &mut block.rows);
+                debug_assert!(replaced.is_some(), "producers write plain rows");
+                block.at += replaced.unwrap_or(0);
+            }
+        }
+    }
+
+    /// Copies rows that are plain but for their labels. Stops before a row that differs in more,
+    /// and after the last row with escapes.
+    #[inline(never)]
+    fn relabel(&mut self, block: &mut Block<'_>) {
+        let Block { segment, bytes, .. } = *block;
+        let Block { at, refers, told, splice, rows, .. } = block;
         while let Some(&start) = splice.escapes.last() {
-            let span = EscapeBytes::span_at(bytes, start).filter(|_| start >= run.start);
+            let span = EscapeBytes::span_at(bytes, start).filter(|_| start >= *at);
             if let Some((span, row)) = span.filter(|&(_, row)| bytes[row] != ESCAPE) {
                 // The usual case has code of its own, without calls.
-                splice.copy(rows, bytes, run.start..start);
-                run.start = row;
-                let new = self.pending_span_here(span);
+                splice.copy(rows, bytes, *at..start);
+                *at = row;
+                let new = self.pending_span(span);
                 told.labels = Some((Escape::Span, row - span.len()..row));
-                if new != *labels {
-                    *labels = new;
-                    run.start += relabel_row(&bytes[row..], new, rows).unwrap_or(0);
+                if new != refers.labels {
+                    refers.labels = new;
+                    *at += relabel_row(&bytes[row..], new, rows).unwrap_or(0);
                 }
-            } else if start >= run.start {
+            } else if start >= *at {
                 let Some(escape) = bytes.get(start..).and_then(EscapeBytes::at) else { return };
                 let row = start + escape.len();
                 let is_labels = matches!(escape.kind, Escape::Labels | Escape::Span);
-                if !is_labels || row >= run.end || bytes[row] == ESCAPE {
+                if !is_labels || row >= segment.end || bytes[row] == ESCAPE {
                     return;
                 }
-                splice.copy(rows, bytes, run.start..start);
-                run.start = row;
-                let new = self.pending_escape(&escape);
+                splice.copy(rows, bytes, *at..start);
+                *at = row;
+                let new = self.pending_labels(&escape);
                 told.labels = Some((escape.kind, row - escape.data.len()..row));
-                if new != *labels {
-                    *labels = new;
+                if new != refers.labels {
+                    refers.labels = new;
                     let replaced = relabel_row_elsewhere(&bytes[row..], new, rows);
                     debug_assert!(replaced.is_some(), "producers write plain rows");
-                    run.start += replaced.unwrap_or(0);
+                    *at += replaced.unwrap_or(0);
                 }
             }
             splice.escapes.pop();
         }
     }
 
-    /// Reads the escapes at a place, and moves the place past them. Returns how many numbers have
-    /// no row.
+    /// Reads the escapes before the next row. Returns how many numbers have no row.
     fn escapes(
         &mut self,
-        bytes: &[u8],
-        at: &mut usize,
-        refers: &mut Refers,
-        told: &mut Told,
+        block: &mut Block<'_>,
         thread: &TraceThread,
         out: &mut Output,
     ) -> Result<u64, FormatError> {
+        let bytes = block.bytes;
+        let Block { at, refers, told, .. } = block;
         let mut gap = 0;
         while let Some(escape) = EscapeBytes::at(&bytes[*at..]) {
             *at += escape.len();
             match escape.kind {
                 Escape::Gap => gap += gap_of(&escape),
                 Escape::Labels | Escape::Span => {
-                    refers.labels = self.pending_escape(&escape);
+                    refers.labels = self.pending_labels(&escape);
                     told.labels = Some((escape.kind, *at - escape.data.len()..*at));
                 }
                 Escape::Stack => refers.stack = self.pending_stack(escape.data),
@@ -249,52 +256,37 @@ impl Trace {
         Ok(gap)
     }
 
-    /// The id of the list of labels in force. If it is new,
+    /// The id of the list of labels that an escape says. If it is new,
     /// [`define_pending`](Self::define_pending) defines it.
-    pub(super) fn pending_labels(&mut self, labels: &InForce) -> u32 {
-        match &labels.span {
-            Some(span) => self.pending_span(span),
-            None => self.pending_list(&labels.list),
+    pub(super) fn pending_labels(&mut self, escape: &EscapeBytes<'_>) -> u32 {
+        let span = escape.span();
+        match span {
+            Some(([], span)) => return self.pending_span(span),
+            None if escape.data.is_empty() => return 0,
+            _ => {}
         }
-    }
-
-    /// [`pending_labels`](Self::pending_labels) for labels that an escape has.
-    pub(super) fn pending_escape(&mut self, escape: &EscapeBytes<'_>) -> u32 {
-        match escape.data.first_chunk() {
-            Some(span) if escape.kind == Escape::Span => self.pending_span(span),
-            _ => self.pending_list(escape.data),
-        }
-    }
-
-    /// [`pending_list`](Self::pending_list) for the labels of a span.
-    #[inline(never)]
-    fn pending_span(&mut self, span: &IdBytes) -> u32 {
-        self.pending_span_here(span)
-    }
-
-    /// [`pending_span`](Self::pending_span) in the code of the caller.
-    #[inline(always)]
-    fn pending_span_here(&mut self, span: &IdBytes) -> u32 {
-        let (id, new) = self.label_lists.id_of_span(span);
-        if let Some(implied) = new {
-            let implied = match self.label_ids {
-                Ids::Activities => implied,
-                Ids::Both => Implied::Nothing,
-            };
-            IdList::append_ended(span, implied, &mut self.pending.lists);
+        // A list says where it ends, so no list is equal to another with ids after it.
+        let (id, is_new) = self.label_lists.id(escape.data);
+        let (spans, out) = (&mut self.label_lists.spans, &mut self.pending.lists);
+        match span {
+            _ if !is_new => {}
+            Some((labels, span)) => {
+                let implied = spans.add_with_labels(span, id);
+                IdList::append(span, left_out(implied, self.label_ids), out);
+                out.extend_from_slice(labels);
+            }
+            None => spans.append_list(id, escape.data, self.label_ids, out),
         }
         id
     }
 
-    /// The id of a label list. If it is new, [`define_pending`](Self::define_pending) defines it.
-    fn pending_list(&mut self, bytes: &[u8]) -> u32 {
-        if bytes.is_empty() {
-            return 0;
-        }
-        let (id, is_new) = self.label_lists.id(bytes);
-        if is_new {
-            let lists = &mut self.pending.lists;
-            self.label_lists.spans.append_list(id, bytes, self.label_ids, lists);
+    /// [`pending_labels`](Self::pending_labels) for a span without other labels.
+    #[inline(always)]
+    fn pending_span(&mut self, span: &IdBytes) -> u32 {
+        let (id, new) = self.label_lists.id_of_span(span);
+        if let Some(implied) = new {
+            let implied = left_out(implied, self.label_ids);
+            IdList::append_ended(span, implied, &mut self.pending.lists);
         }
         id
     }
@@ -338,13 +330,48 @@ impl Trace {
     }
 }
 
+/// What the list of a span leaves out of what is implied.
+#[inline(always)]
+fn left_out(implied: Implied, ids: Ids) -> Implied {
+    match ids {
+        Ids::Activities => implied,
+        Ids::Both => Implied::Nothing,
+    }
+}
+
 /// [`relabel_row`] off the usual way.
 #[inline(never)]
 fn relabel_row_elsewhere(row: &[u8], labels: u32, out: &mut Vec<u8>) -> Option<usize> {
     relabel_row(row, labels, out)
 }
 
+impl Refers {
+    /// What a plain row without labels refers to.
+    fn plain(thread: &TraceThread) -> Self {
+        Self { labels: 0, stack: 0, about: thread.subject }
+    }
+
+    /// What a row's header says if the row before refers to something else, and `gap` numbers
+    /// between them have no row.
+    fn change(&self, before: &Self, gap: u64, thread: &TraceThread) -> RowChange {
+        RowChange {
+            skipped: (gap > 0).then_some((gap as u32, thread.index, NO_PROCESSOR)),
+            thread: (self.about != before.about).then_some(self.about),
+            stack: (self.stack != before.stack).then_some(self.stack),
+            labels: (self.labels != before.labels).then_some(self.labels),
+        }
+    }
+}
+
 impl Splice {
+    /// Where the next escapes begin, from a place on, or else the end.
+    fn next(&mut self, from: usize, end: usize) -> usize {
+        while self.escapes.last().is_some_and(|&start| start < from) {
+            self.escapes.pop();
+        }
+        self.escapes.pop().unwrap_or(end)
+    }
+
     /// Adds a run of rows.
     #[inline(always)]
     fn copy(&mut self, rows: &mut Vec<u8>, bytes: &[u8], run: Range<usize>) {

@@ -42,51 +42,49 @@ pub(super) fn boot() -> [u8; 16] {
 /// recorder file.
 pub(super) fn make_way(path: &Path, to: Option<&Path>) -> io::Result<Option<Recovered>> {
     let context = || format!("cannot use {} as a recorder file", path.display());
+    make_way_or_fail(path, to).map_err(|error| during(context(), error))
+}
+
+fn make_way_or_fail(path: &Path, to: Option<&Path>) -> io::Result<Option<Recovered>> {
+    let refused = |kind, why: &'static str| Err(io::Error::new(kind, why));
     let old = match File::options().read(true).write(true).open(path) {
         Ok(old) => old,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(during(context(), error)),
+        Err(error) => return Err(error),
     };
-    let metadata = old.metadata().map_err(|error| during(context(), error))?;
+    let metadata = old.metadata()?;
     if !metadata.is_file() {
-        let error = io::Error::new(ErrorKind::AlreadyExists, "it is no ordinary file");
-        return Err(during(context(), error));
+        return refused(ErrorKind::AlreadyExists, "it is no ordinary file");
     }
-    if let Err(error) = lock_soon(&old) {
-        let error = match error.kind() {
-            ErrorKind::WouldBlock => {
-                io::Error::new(ErrorKind::ResourceBusy, "a process that still runs writes it")
-            }
-            _ => error,
-        };
-        return Err(during(context(), error));
+    match lock_soon(&old) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            return refused(ErrorKind::ResourceBusy, "a process that still runs writes it");
+        }
+        locked => locked?,
     }
     if !is_at(&old, path) {
         // Another process has made way meanwhile, and may have made its own file.
-        let error = io::Error::new(ErrorKind::ResourceBusy, "another process has just taken it");
-        return Err(during(context(), error));
+        return refused(ErrorKind::ResourceBusy, "another process has just taken it");
     }
     // Anybody can make a file in a folder for all, also one that makes this process read others.
     if metadata.uid() != rustix::process::geteuid().as_raw() {
-        let error = io::Error::new(ErrorKind::PermissionDenied, "it is another user's");
-        return Err(during(context(), error));
+        return refused(ErrorKind::PermissionDenied, "it is another user's");
     }
     // Its layout is the same in all versions up to the state.
     let mut start = [0; MAGIC.len() + 8];
-    let len = old.read_at(&mut start, 0).map_err(|error| during(context(), error))?;
+    let len = old.read_at(&mut start, 0)?;
     if len > 0 && start[..MAGIC.len()] != MAGIC {
-        let error = io::Error::new(ErrorKind::AlreadyExists, "it is a file of another kind");
-        return Err(during(context(), error));
+        return refused(ErrorKind::AlreadyExists, "it is a file of another kind");
     }
     if start[superblock::STATE..] != superblock::USED.to_le_bytes() {
         // Its process was killed while it made it.
-        return remove(path).map_err(|error| during(context(), error));
+        return remove(path);
     }
     let recovered = match left::recover(&old, to) {
         // What a process leaves that died at once must not replace what is worth more.
-        Ok(Found::Nothing) => return remove(path).map_err(|error| during(context(), error)),
+        Ok(Found::Nothing) => return remove(path),
         Ok(Found::All(recovered)) => {
-            fs::remove_file(path).map_err(|error| during(context(), error))?;
+            fs::remove_file(path)?;
             return Ok(Some(recovered));
         }
         Ok(Found::Part(recovered)) => Some(recovered),
@@ -98,7 +96,7 @@ pub(super) fn make_way(path: &Path, to: Option<&Path>) -> io::Result<Option<Reco
             error: Some(error.to_string()),
         }),
     };
-    keep_as_previous(path).map_err(|error| during(context(), error))?;
+    keep_as_previous(path)?;
     Ok(recovered)
 }
 
