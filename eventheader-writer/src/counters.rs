@@ -91,9 +91,7 @@ pub(crate) fn count_disabled() {
     count_missed(1);
 }
 
-/// Counts events that were emitted when their type could not be registered. For backends that share
-/// the word.
-#[doc(hidden)]
+/// Counts events that were emitted when their type could not be registered.
 pub fn count_missed(count: u64) {
     DISABLED.fetch_add(count, Ordering::Relaxed);
 }

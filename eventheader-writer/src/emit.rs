@@ -299,9 +299,7 @@ pub fn encoded<T: TraceEvent + ?Sized>(event: &T, context: &Context<'_>) -> Resu
     }
 }
 
-/// Writes an event whose word had the kernel's bit set, possibly among others. For backends that
-/// share the word.
-#[doc(hidden)]
+/// Writes an event whose word had the kernel's bit set, possibly among others.
 pub fn write_if_enabled(
     event: &dyn AnyEvent,
     ty: &'static EventType,

@@ -130,19 +130,14 @@ pub use crate::{
     tracefs::Availability,
 };
 
-#[doc(hidden)]
-pub use crate::{counters::count_missed, emit::write_if_enabled};
+/// For backends that share the words of event types with this one, as `nettrace-writer` does.
+pub mod backend {
+    pub use crate::{counters::count_missed, emit::write_if_enabled, state::install};
+}
 
 /// The path that the macros' expansions name. Not a public interface.
 #[doc(hidden)]
 pub use nettrace_event as __private;
-
-/// Installs this crate as a backend, which is told of every registered type. For backends that
-/// share the word.
-#[doc(hidden)]
-pub fn install() {
-    state::install();
-}
 
 /// The README and a page of the repository, so that the tests compile their examples.
 #[cfg(doctest)]

@@ -122,7 +122,7 @@ pub fn redirect(file: File) -> io::Result<()> {
 }
 
 /// Installs this crate as a backend. Every function that registers calls it.
-pub(crate) fn install() {
+pub fn install() {
     static BACKEND: BackendEntry = BackendEntry::new(&Tracepoints);
     static HAS_HANDLERS: AtomicU32 = AtomicU32::new(0);
     // Several threads may do this at once, and the handlers may be called more than once, which is

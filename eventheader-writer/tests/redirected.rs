@@ -14,8 +14,8 @@ use std::{
 use decoder::{Decoded, decode};
 use eventheader_writer::{
     Availability, Context, Counters, DynamicProvider, Emit, Error, EventBuilder, FieldFormat,
-    Level, MAX_EVENT_BYTES, OnTooLarge, TraceEvent, TraceField, counters, emit, encoded,
-    on_too_large, redirect, register, status, write_if_enabled,
+    Level, MAX_EVENT_BYTES, OnTooLarge, TraceEvent, TraceField, backend::write_if_enabled,
+    counters, emit, encoded, on_too_large, redirect, register, status,
 };
 use nettrace_event::{FieldType, KERNEL_BIT, NOT_REGISTERED, PayloadEncoder};
 use serde_json::{Value, json};

@@ -121,7 +121,7 @@ pub(crate) enum Failure {
     /// A live process does not answer, or refuses.
     #[cfg(unix)]
     #[error("{0}")]
-    Client(#[from] nettrace_diagnostics::__client::ClientError),
+    Client(#[from] nettrace_diagnostics::client::ClientError),
     /// The program that was started has ended so: its name, its exit code as a shell has it.
     #[cfg(unix)]
     #[error("{0} has ended: {2}")]

@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
     // The crate would read the variable in a program with the setuid bit, too. Nothing else has set
     // the folder.
     #[cfg(unix)]
-    let _ = tempfile::env::override_temp_dir(&nettrace_diagnostics::__client::temporary_folder());
+    let _ = tempfile::env::override_temp_dir(&nettrace_diagnostics::client::temporary_folder());
     let mut out = Output::of_stdout();
     // A message begins with the name of the one trace; several are named where it matters.
     let file = args.command.file().cloned();

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use nettrace_diagnostics::__client::{ClientError, Info, Live, Target, Wanted, temporary_folder};
+use nettrace_diagnostics::client::{ClientError, Info, Live, Target, Wanted, temporary_folder};
 
 pub(crate) use self::{
     collect::{CollectOptions, run as collect},

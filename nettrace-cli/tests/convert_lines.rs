@@ -6,14 +6,14 @@ use program::{nettrace, stderr, stdout, strict_json};
 use testkit::{
     csv,
     reference::dotnet_traces,
-    streams::{hostile, odd, samples, v5_samples},
+    streams::{hostile, samples, unusual, v5_samples},
 };
 
 /// All traces by name.
 fn sources() -> Vec<(String, Vec<u8>)> {
     let all = samples::all().into_iter().chain(v5_samples::all());
     let mut all: Vec<_> = all.map(|(name, bytes)| (name.to_owned(), bytes)).collect();
-    all.extend(odd::all());
+    all.extend(unusual::all());
     all.push(("hostile".into(), hostile::trace()));
     let small =
         dotnet_traces().into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap()));

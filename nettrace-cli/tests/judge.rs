@@ -11,7 +11,7 @@ use reference::{assert_same_output, our_totals, views};
 use testkit::{
     agreed::Agreed,
     reference::judge,
-    streams::{odd, random, samples, v5_random, v5_samples},
+    streams::{random, samples, unusual, v5_random, v5_samples},
 };
 
 /// Which comparisons of hundreds of streams came out well before. Streams by hand are always
@@ -75,7 +75,7 @@ fn odd_streams() {
     // If a payload ends within a field, the reference shows the bytes after it, or an exception.
     let misread = ["type-short", "v5-short-payload"];
     let streams: Vec<_> =
-        odd::all().into_iter().filter(|(name, _)| !misread.contains(&&**name)).collect();
+        unusual::all().into_iter().filter(|(name, _)| !misread.contains(&&**name)).collect();
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     let share = streams.len().div_ceil(processors);
     let compare = |streams: &[(String, Vec<u8>)]| {

@@ -17,6 +17,35 @@ use testkit::{
 /// Which traces came out well before.
 const AGREED: &str = "tests/reference/runtime.agreed";
 
+/// The reader's table.
+const TABLE: &str = include_str!("../../nettrace-reader/src/runtime/events.txt");
+
+/// The parts of the table that need no runtime are those of the manifests here.
+#[test]
+fn the_table_has_what_the_manifests_here_say() {
+    let Some(made) = runtime_events::table(&[]) else { return };
+    let lines: Vec<_> = TABLE.lines().collect();
+    // The reader searches the lines as they are.
+    assert!(lines.is_sorted());
+    assert!(made.lines().count() > 10);
+    for line in made.lines() {
+        assert!(lines.contains(&line), "{line}\nis not in the table; make it again");
+    }
+}
+
+#[test]
+fn the_table_is_what_all_manifests_say() {
+    let Some(trace) = dotnet_traces().pop() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = runtime_events::manifests(&trace, folder.path()) else { return };
+    let names = Path::new(runtime_events::FOLDER).join("names.tsv");
+    let names = fs::read_to_string(names).unwrap();
+    assert_eq!(runtime_events::names(&trace).unwrap(), names);
+    let others = ["NativeRuntimeEventSource.man", "TplEventSource.man"];
+    let others = others.map(|name| folder.path().join(name));
+    assert_eq!(runtime_events::table(&others).unwrap(), TABLE);
+}
+
 fn dump(trace: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nettrace"));
     let output = command.args(["dump", "--json"]).arg(trace).output().unwrap();

@@ -8,7 +8,7 @@ use std::{
     process,
 };
 
-use nettrace_writer::__process::all_variables;
+use nettrace_writer::companion::all_variables;
 
 use crate::environment;
 use crate::protocol::{self, InfoVersion, Refusal, code, put_text, put_u32, put_u64};

@@ -1,7 +1,5 @@
-//! The other side of the protocol, for the command `nettrace` and for tests. It asks any process
-//! that speaks the protocol, also those of .NET.
-//!
-//! Not part of the public interface.
+//! The other side of the protocol, as the command `nettrace` uses it. It asks any process that
+//! speaks the protocol, also those of .NET.
 
 use std::{
     fs,

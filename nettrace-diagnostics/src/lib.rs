@@ -179,11 +179,8 @@
     reason = "`sync` is the seam; the lint follows its re-exports, `cargo xtask seam` does not"
 )]
 
-/// For the command `nettrace`. Not part of the public interface.
 #[cfg(unix)]
-#[doc(hidden)]
-#[path = "client.rs"]
-pub mod __client;
+pub mod client;
 /// For the fuzz targets. Not part of the public interface.
 #[cfg(feature = "__fuzzing")]
 #[doc(hidden)]

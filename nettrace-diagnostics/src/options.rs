@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use nettrace_writer::{__process::complain, Format};
+use nettrace_writer::{Format, companion::complain};
 
 use crate::{Diagnostics, error::Error};
 

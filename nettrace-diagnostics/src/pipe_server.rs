@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_writer::__process::spawn;
+use nettrace_writer::companion::spawn;
 
 use crate::{
     answer::{self, Identity},

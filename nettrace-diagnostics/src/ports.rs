@@ -7,7 +7,7 @@
 
 use std::{path::PathBuf, process, time::Duration};
 
-use nettrace_writer::__process::variable;
+use nettrace_writer::companion::variable;
 
 use crate::{
     environment::say,

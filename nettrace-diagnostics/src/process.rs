@@ -54,7 +54,7 @@ impl Drop for Kept {
 
 /// Makes this crate hear of `fork` and `exit`.
 pub(crate) fn accompany() {
-    nettrace_writer::__process::accompany(in_child, at_exit);
+    nettrace_writer::companion::accompany(in_child, at_exit);
 }
 
 fn at_exit() {

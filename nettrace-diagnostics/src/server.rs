@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_writer::__process::spawn;
+use nettrace_writer::companion::spawn;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{

@@ -218,7 +218,7 @@ fn record(
         .map_err(failed)?;
     let providers = collect.providers.iter();
     let providers = providers.map(|provider| (&*provider.name, &*provider.arguments));
-    let counters = nettrace_metrics::__attach(&session, providers);
+    let counters = nettrace_metrics::attach(&session, providers);
     Ok(Recording::Session(session, counters))
 }
 

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_writer::__process::variable;
+use nettrace_writer::companion::variable;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use rustix::fs::fchmod;
 #[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]

@@ -14,8 +14,8 @@ use std::{
 };
 
 use nettrace_diagnostics::{
-    __client::{ClientError, Target, Wanted},
     Error, Options,
+    client::{ClientError, Target, Wanted},
 };
 use nettrace_reader::Reader;
 use nettrace_writer::{Emit as _, TraceEvent as _};
@@ -23,7 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tempfile::tempdir;
 
 use crate::support::{
-    Detail, Load, Other, PATIENCE, Server, Tick, all_of, connect, counts, stop, until,
+    Detail, Load, Other, PATIENCE, Server, Tick, all_of, connect, counts, stop, text, until,
 };
 
 const MAGIC: &[u8] = b"DOTNET_IPC_V1\0";
@@ -32,12 +32,6 @@ const MAGIC: &[u8] = b"DOTNET_IPC_V1\0";
 fn message(set: u8, id: u8, payload: &[u8]) -> Vec<u8> {
     let size = u16::try_from(20 + payload.len()).unwrap().to_le_bytes();
     [MAGIC, &size, &[set, id, 0, 0], payload].concat()
-}
-
-fn text(text: &str) -> Vec<u8> {
-    let units: Vec<u16> = text.encode_utf16().chain([0]).collect();
-    let count = u32::try_from(units.len()).unwrap().to_le_bytes();
-    [count.to_vec(), units.iter().flat_map(|unit| unit.to_le_bytes()).collect()].concat()
 }
 
 /// What the server answers to bytes: the code of the error, and its words.
@@ -179,7 +173,7 @@ fn every_version_of_collect_tracing_gets_a_trace() {
         Other.emit();
         Tick { number: 1 }.emit();
         Tick { number: 2 }.emit();
-        let trace = stop(&server.target(), nettrace_diagnostics::__client::Live { id, stream });
+        let trace = stop(&server.target(), nettrace_diagnostics::client::Live { id, stream });
         assert!(trace.starts_with(b"Nettrace"), "the trace comes right after the answer");
         let (events, lost) = counts(&trace);
         assert_eq!(lost, 0);

@@ -14,7 +14,7 @@ use std::{
 };
 
 use nettrace_diagnostics::{
-    __client::{Target, Wanted},
+    client::{Target, Wanted},
     from_environment, listen, listen_or_warn,
 };
 use nettrace_reader::Reader;

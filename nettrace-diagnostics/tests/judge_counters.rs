@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use nettrace_diagnostics::__client::Wanted;
+use nettrace_diagnostics::client::Wanted;
 use nettrace_metrics::{Counter, Meter};
 use nettrace_reader::{Reader, Value};
 use testkit::reference::tool;

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use nettrace_diagnostics::{__client::Target, listen};
+use nettrace_diagnostics::{client::Target, listen};
 use nettrace_writer::Emit as _;
 use tempfile::{TempDir, tempdir};
 use testkit::{
@@ -25,7 +25,7 @@ use testkit::{
 };
 
 use crate::support::{
-    Load, PATIENCE, Tick, all_of, counts, interrupt_once_it_records, reads, stop, until,
+    Load, PATIENCE, Tick, all_of, counts, interrupt_once_it_records, reads, stop, text, until,
 };
 
 /// The test whose process listens when it is run again.
@@ -146,12 +146,6 @@ const RESUME: (u8, u8) = (4, 1);
 /// Long enough for a process that goes on to say so.
 const LONG: Duration = PATIENCE;
 const SHORT: Duration = Duration::from_millis(400);
-
-fn text(text: &str) -> Vec<u8> {
-    let units: Vec<u16> = text.encode_utf16().chain([0]).collect();
-    let count = u32::try_from(units.len()).unwrap().to_le_bytes();
-    [count.to_vec(), units.iter().flat_map(|unit| unit.to_le_bytes()).collect()].concat()
-}
 
 /// A folder, and the path of a port in it.
 fn place() -> (TempDir, PathBuf) {

@@ -19,8 +19,8 @@ use std::{
 };
 
 use nettrace_diagnostics::{
-    __client::{ClientError, Target},
     Error, Options,
+    client::{ClientError, Target},
 };
 use nettrace_writer::Emit as _;
 use tempfile::tempdir;

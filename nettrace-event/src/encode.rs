@@ -83,12 +83,10 @@ pub trait PayloadEncoder: Sized {
 
     /// Whether this takes values as NetTrace has them: see
     /// [`payload`](Self::payload).
-    #[doc(hidden)]
     const TAKES_PAYLOADS: bool = false;
 
     /// The next values of an event, in the bytes that NetTrace has for them. Called only if
     /// [`TAKES_PAYLOADS`](Self::TAKES_PAYLOADS).
-    #[doc(hidden)]
     #[inline(always)]
     fn payload(&mut self, bytes: &[u8]) {
         let _ = bytes;
@@ -96,7 +94,6 @@ pub trait PayloadEncoder: Sized {
 
     /// The processor's counter at the event, if the backend has read it for the event's time.
     /// Otherwise 0.
-    #[doc(hidden)]
     #[inline(always)]
     fn counter(&self) -> u64 {
         0

@@ -248,7 +248,6 @@ impl EventType {
 
     /// What the headers of all rows of this type have in common, for the writer of rows: see
     /// [`compact_head`]. 0 before registration.
-    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn row_head(&self) -> u64 {
@@ -312,7 +311,6 @@ pub const PAYLOADS_VARY: u32 = u32::MAX;
 /// The low four bytes are a byte for the flags, and the metadata id. The next two are the size of
 /// the payload. The next says how many of those four count, and the highest how many of those two.
 /// Both numbers are below 2^14, as LEB128. If payloads vary in size, that takes two bytes of 0.
-#[doc(hidden)]
 #[must_use]
 pub const fn compact_head(index: u32, size: u32) -> u64 {
     let (id, id_len) = leb128(index);
@@ -420,9 +418,9 @@ impl<T: TraceEvent + ?Sized> TraceEvent for &T {
     }
 }
 
-/// An event that a function makes each time it is needed. For the code of `#[traced]`: each
-/// function has its own type. So the compiler knows which variant of an enum is recorded.
-#[doc(hidden)]
+/// An event that a function makes each time it is needed. Each function has its own type, so the
+/// compiler knows which variant of an enum is recorded. For code that emits a variant of an enum
+/// in one place, as that of `#[traced]` does.
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "a function shows nothing")]
 pub struct Made<F>(pub F);

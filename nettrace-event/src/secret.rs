@@ -148,10 +148,7 @@ impl<T: TraceField> TraceField for Secret<T, Hashed> {
 }
 
 #[cfg(feature = "std")]
-#[doc(hidden)]
-pub use self::hash::key;
-#[cfg(feature = "std")]
-pub use self::hash::set_key;
+pub use self::hash::{key, set_key};
 
 #[cfg(feature = "std")]
 #[allow(deprecated, reason = "for maps, whose function must not be fixed; this is SipHash-2-4")]
@@ -176,7 +173,8 @@ mod hash {
         KEY.set([key as u64, (key >> 64) as u64]).is_ok()
     }
 
-    /// The key of this process, for who hashes with it.
+    /// The key of this process, for a backend that hashes values itself.
+    #[must_use]
     pub fn key() -> [u64; 2] {
         *KEY.get_or_init(|| {
             let state = RandomState::new();

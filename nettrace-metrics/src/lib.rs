@@ -96,13 +96,9 @@ cfg_if::cfg_if! {
             },
             number::Number,
             ready::observe_process,
-            reporter::{Reporter, Reporting},
+            reporter::{Reporter, Reporting, attach},
             state::observable::{Observable, Observer},
         };
-
-        /// For `nettrace-diagnostics`. Not part of the public interface.
-        #[doc(hidden)]
-        pub use crate::reporter::attach as __attach;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nettrace_writer::{__process::spawn, Session, bridge::OnlyIn};
+use nettrace_writer::{Session, bridge::OnlyIn, companion::spawn};
 
 use crate::{
     state::{
@@ -119,8 +119,8 @@ impl Drop for Reporting {
     }
 }
 
-/// For `nettrace-diagnostics`: what a client asks for by the providers of its session, given by
-/// their names and arguments.
+/// Reports into a session what a client asks for by the providers of that session, given by their
+/// names and arguments. For a server that clients attach to, as `nettrace-diagnostics` is one.
 pub fn attach<'a>(
     session: &Session,
     providers: impl IntoIterator<Item = (&'a str, &'a str)>,

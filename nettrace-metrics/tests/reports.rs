@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_metrics::{__attach, Counter, Meter, Reporter};
+use nettrace_metrics::{Counter, Meter, Reporter, attach};
 use nettrace_reader::{Reader, Value};
 use nettrace_writer::{ProviderFilter, Redact, Session, sink::MemorySink};
 
@@ -197,7 +197,7 @@ fn each_client_has_its_own_intervals_names_and_limits() {
     ];
     let clients = arguments.map(|arguments| {
         let (session, memory) = session();
-        let reporting = __attach(&session, [("System.Diagnostics.Metrics", arguments)]);
+        let reporting = attach(&session, [("System.Diagnostics.Metrics", arguments)]);
         (session, memory, reporting)
     });
     for (session, memory, _) in &clients {
@@ -285,7 +285,7 @@ fn older_clients_get_event_counters() {
     // A client that wants counters alone has such a filter.
     let filter = ProviderFilter::new("Older").level(nettrace_writer::Level::LogAlways);
     let session = Session::builder().sink(memory.clone()).provider(filter).start().unwrap();
-    let reporting = __attach(&session, [("older", "EventCounterIntervalSec=1000")]);
+    let reporting = attach(&session, [("older", "EventCounterIntervalSec=1000")]);
     let deadline = Instant::now() + Duration::from_secs(240);
     while CALLS.load(Ordering::Relaxed) == 0 {
         assert!(Instant::now() < deadline, "it begins");
@@ -333,7 +333,7 @@ fn a_client_that_asks_in_both_ways_gets_each_value_once() {
         ("Both-Ways", "EventCounterIntervalSec=1000"),
         ("System.Diagnostics.Metrics", "SessionId=s;Metrics=Both-Ways;RefreshInterval=1000"),
     ];
-    __attach(&session, providers).finish();
+    attach(&session, providers).finish();
     session.finish().unwrap();
     let names: Vec<_> = events(&memory).into_iter().map(|event| event.name).collect();
     assert!(names.iter().any(|name| name == "CounterRateValuePublished"));
@@ -343,8 +343,7 @@ fn a_client_that_asks_in_both_ways_gets_each_value_once() {
 #[test]
 fn wrong_arguments_are_told() {
     let (session, memory) = session();
-    __attach(&session, [("System.Diagnostics.Metrics", "SessionId=s;RefreshInterval=soon")])
-        .finish();
+    attach(&session, [("System.Diagnostics.Metrics", "SessionId=s;RefreshInterval=soon")]).finish();
     session.finish().unwrap();
     let events = events(&memory);
     let text = "RefreshInterval is not a number of seconds; it is 1";
@@ -372,7 +371,7 @@ fn a_tag_is_redacted() {
         for (provider, begun) in providers.iter().zip(["BeginInstrumentReporting", ""]) {
             let tagged = counter.tagged(&[("user", user), ("zone", "eu"), ("a,b", "c,d")]);
             tagged.add(1);
-            let reporting = __attach(&session, *provider);
+            let reporting = attach(&session, *provider);
             if !begun.is_empty() {
                 wait_for(&session, &memory, |event| event.name == begun);
             }

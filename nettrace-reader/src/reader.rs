@@ -6,7 +6,6 @@ use crate::{
     error::{Damage, Error, ErrorKind, Result, Table},
     event::Event,
     framing::{BlockHead, Blocks, Format},
-    hash::Map,
     input::Source,
     labels, metadata,
     options::Options,
@@ -14,66 +13,15 @@ use crate::{
     schema::Metadata,
     sorted::SortedReader,
     tables::{Number, Slot, Tables, ThreadTotals, TypeTotals, cost_of_metadata, undefined},
-    trace::Trace,
     typed::{EventSource, Events, ReadEvent},
 };
 
 mod counts;
 pub(crate) mod items;
 mod joined;
+mod open;
 
 pub use crate::reader::counts::Totals;
-
-impl Options {
-    /// Opens a stream with these options: reads its header and its Trace block.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotNetTrace`], [`ErrorKind::UnsupportedVersion`] or [`ErrorKind::TooNew`] if
-    /// the stream is of another format, [`ErrorKind::NoTraceBlock`], and the errors of
-    /// [`Reader::next_event`].
-    ///
-    /// ```
-    /// use nettrace_reader::Options;
-    ///
-    /// # let file = nettrace_reader::example();
-    /// let options = Options::default().definitions_limit(16 << 20);
-    /// let reader = options.open(&file[..])?;
-    /// assert_eq!(reader.major_version(), 6);
-    /// # Ok::<(), nettrace_reader::Error>(())
-    /// ```
-    pub fn open<R: Source>(self, source: R) -> Result<Reader<R>> {
-        let mut blocks = Blocks::open(source, self.block_limit)?;
-        let format = blocks.format();
-        let head = blocks.next()?;
-        if head.kind != BlockKind::Trace {
-            return Err(Error::new(head.offset, ErrorKind::NoTraceBlock));
-        }
-        let trace = block::parse_trace(format, Cursor::new(blocks.body(), head.body))
-            .map_err(|damage| Error::malformed(BlockKind::Trace, damage))?;
-        let is_dump = trace.value(Trace::GIVEN_UP).is_some();
-        let file = trace.value(Trace::FILE).map(str::to_owned);
-        let mut tables = Tables::new(format, self.dialect, trace, self.definitions_limit);
-        tables.ended = (self.joined && is_dump).then(Map::default);
-        tables.describes_runtime = self.runtime_events;
-        tables.corrects_types = true;
-        Ok(Reader {
-            blocks,
-            file,
-            tables,
-            options: self,
-            totals: Totals { blocks: 1, ..Totals::default() },
-            earliest: u64::MAX,
-            latest: 0,
-            finished_threads: Vec::new(),
-            finished_types: Vec::new(),
-            finished_types_cost: 0,
-            first_damage: None,
-            repeats: None,
-            current: Current::default(),
-            state: State::BetweenBlocks,
-        })
-    }
-}
 
 /// Reads a stream from front to back and lends its events in the order of the stream.
 ///

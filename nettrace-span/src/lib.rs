@@ -89,7 +89,7 @@ pub mod backend {
         context::NotAcrossAwait,
         ids::after_fork,
         recorder::{LISTENERS, SpanRecorder},
-        span::{Started, set_frequency, set_time_of_day},
+        span::{Before, Started, set_frequency, set_time_of_day},
     };
 }
 

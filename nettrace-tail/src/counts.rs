@@ -12,6 +12,9 @@ use nettrace_format::v6::{self, RowEncoder, RowHeader, ThreadInfo, ThreadSequenc
 
 use crate::blocks::Malformed;
 
+/// The provider of the events that tell what was left out.
+pub const PROVIDER: &str = "NetTrace-Tail";
+
 /// What a [`Tail`](crate::Tail) has counted so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -88,7 +91,7 @@ pub(crate) const TYPE: u32 = 0x7FFF_FF00;
 const THREAD: u64 = 0x7FFF_FF00;
 
 static SCHEMA: EventSchema = EventSchema {
-    provider: ProviderSchema { name: crate::PROVIDER, guid: None, group: None },
+    provider: ProviderSchema { name: PROVIDER, guid: None, group: None },
     name: "LeftOut",
     id: 1,
     place: Place::UNKNOWN,

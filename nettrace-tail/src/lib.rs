@@ -124,7 +124,7 @@ use std::{
 use nettrace_format::v6::BlockKind;
 use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
 
-pub use crate::counts::{TailCounter, TailCounts};
+pub use crate::counts::{PROVIDER, TailCounter, TailCounts};
 use crate::{
     blocks::{Malformed, Rows, blocks, lists, point},
     header::Header,
@@ -134,9 +134,6 @@ use crate::{
     table::Table,
     trees::Trees,
 };
-
-/// The provider of the events that tell what was left out.
-pub const PROVIDER: &str = "NetTrace-Tail";
 
 /// A sink that leaves out what was fast and did not fail, in front of another sink. See the
 /// [crate].

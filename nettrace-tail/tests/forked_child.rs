@@ -7,14 +7,16 @@ use std::{
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nettrace_reader::{Reader, verify};
 use nettrace_tail::{Tail, TailCounter};
 use nettrace_writer::{Emit, Error, Session, TraceEvent, sink::FileSink, traced};
-use testkit::{process::skipped_in_emulator, reference::judged};
+use testkit::{
+    process::{skipped_in_emulator, until},
+    reference::judged,
+};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Tail-Fork")]
@@ -44,15 +46,6 @@ fn events(bytes: &[u8]) -> (u64, u64) {
         own += u64::from(event.metadata().provider == "Tail-Fork");
     }
     (own, report.lost)
-}
-
-/// Waits until it is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let patience = Instant::now();
-    while !is_so() {
-        assert!(patience.elapsed() < Duration::from_secs(300), "{what}: never");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// A child has no session. It may read the counts, also if the fork met a thread that wrote them,

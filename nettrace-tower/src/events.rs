@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use nettrace_writer::{
-    __private::Made, __traced::is_left_out, Elapsed, Emit, End, Outcome, Session, SpanEvents,
-    TraceEvent, event::EventType,
+    Elapsed, Emit, End, Outcome, Session, SpanEvents, TraceEvent,
+    bridge::{Made, is_left_out},
+    event::EventType,
 };
 
 use crate::headers;

@@ -22,7 +22,7 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use nettrace_writer::{__private::Made, Context, Emit, Parent, PolledSpan, Sampling};
+use nettrace_writer::{Context, Emit, Parent, PolledSpan, Sampling, bridge::Made};
 use tower_layer::Layer;
 use tower_service::Service;
 

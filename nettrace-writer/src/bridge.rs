@@ -113,6 +113,10 @@ use crate::{
     shared::{Shared, local, sessions, stats::Stats, watchers},
 };
 
+pub use nettrace_event::Made;
+
+pub use crate::emit::is_left_out;
+
 /// What a bridge keeps of a span: its ids, and the `tracestate` that it has inherited.
 ///
 /// A clone costs no more than a reference count.

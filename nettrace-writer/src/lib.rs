@@ -172,18 +172,17 @@ pub use nettrace_macros::{TraceEvent, TraceField, TraceSpan, traced};
 #[doc(hidden)]
 pub use nettrace_event as __private;
 
-/// For the code of `#[traced]`, and for `nettrace-tower`. Not part of the public interface.
+/// For the code of `#[traced]`. Not part of the public interface.
 #[cfg(not(nettrace_loom))]
 #[doc(hidden)]
 pub mod __traced {
-    pub use crate::emit::is_left_out;
     pub use nettrace_span::__traced::*;
 }
 
-/// For `nettrace-diagnostics`. Not part of the public interface.
+/// For crates that run beside sessions, as `nettrace-diagnostics` does: variables of the
+/// environment, threads, and what happens at `fork` and `exit`.
 #[cfg(not(nettrace_loom))]
-#[doc(hidden)]
-pub mod __process {
+pub mod companion {
     use std::{ffi::CStr, io, time::Duration};
 
     use crate::{flusher::OwnThread, session::Session};
@@ -202,6 +201,9 @@ pub mod __process {
 
     /// Runs `work` on a thread that takes no signals, and that nobody joins. Also in the child of a
     /// `fork`.
+    ///
+    /// # Errors
+    /// That of the system, if it starts no thread.
     pub fn spawn(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         OwnThread::start(name, work).map(drop)
     }

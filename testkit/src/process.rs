@@ -1,4 +1,4 @@
-//! Runs this test program again, and helps tests on machines that are slow or emulated.
+//! Runs this test program again, waits, and helps tests on machines that are slow or emulated.
 
 use std::{
     env,
@@ -9,6 +9,22 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+
+/// How long a test waits for what is sure to come. A slow machine with other work takes long.
+pub const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Waits until something holds.
+///
+/// # Panics
+/// If that takes longer than [`PATIENCE`].
+#[track_caller]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
 
 /// Makes other tests of this program wait if they also take one.
 pub type Alone = MutexGuard<'static, ()>;
@@ -24,7 +40,7 @@ pub fn one_at_a_time() -> Alone {
 const RERUN: &str = "NETTRACE_RERUN";
 
 /// The time limit for a test in a process of its own. Only a test that hangs takes longer.
-const PATIENCE: Duration = Duration::from_secs(600);
+const RERUN_PATIENCE: Duration = Duration::from_secs(600);
 
 /// The emulator that runs this program, if the lane `aarch64` has set it.
 pub fn emulator() -> Option<String> {
@@ -69,7 +85,7 @@ pub fn copy_program(from: &Path, to: &Path) {
 /// # Panics
 /// If the test hangs. It is killed then.
 pub fn rerun(test: &str, argument: &str) -> Output {
-    rerun_within(PATIENCE, test, argument)
+    rerun_within(RERUN_PATIENCE, test, argument)
 }
 
 /// Like [`rerun`], with a time limit.

@@ -1,10 +1,10 @@
-//! Events of the .NET runtime as TraceEvent decodes them, by the script beside the program that
-//! makes the reader's table.
+//! Events of the .NET runtime as TraceEvent decodes them, and the reader's table of them as the
+//! script that makes it does.
 
 use std::{
     env,
     io::{BufRead, BufReader},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::{activities, reference::tool};
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../xtask/runtime-events/reference.py");
+/// The folder of the scripts, and of what they read.
+pub const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/runtime-events");
 
 /// The events of a trace, in the order of time: `provider`, `id` and `version`, and for those of
 /// the runtime `name`, `fields` and `values` (arrays, and what the fields show wrongly). If the
@@ -38,10 +39,26 @@ pub fn manifests(trace: &Path, folder: &Path) -> Option<()> {
     Some(())
 }
 
+/// The table that the script makes of the manifests in [`FOLDER`] and of `others`. If Python is
+/// absent, prints a line and returns `None`.
+///
+/// # Panics
+/// If the script fails.
+pub fn table(others: &[PathBuf]) -> Option<String> {
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: no python3");
+        return None;
+    }
+    let own = ["ClrEtwAll-excerpt.man", "sample-profiler.man"];
+    let own = own.map(|name| Path::new(FOLDER).join(name));
+    let script = Path::new(FOLDER).join("table.py");
+    Some(print(Command::new("python3").arg(script).args(own).args(others)))
+}
+
 fn print(command: &mut Command) -> String {
     let output = command.output().expect("Python starts");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "reference.py: {errors}");
+    assert!(output.status.success(), "the script failed: {errors}");
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
@@ -89,6 +106,6 @@ fn script(trace: &Path) -> Option<Command> {
         activities::of(trace)?;
     }
     let mut command = Command::new(python);
-    command.arg(SCRIPT).env("NETTRACE_JUDGE", judge);
+    command.arg(Path::new(FOLDER).join("reference.py")).env("NETTRACE_JUDGE", judge);
     Some(command)
 }

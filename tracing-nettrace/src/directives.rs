@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use nettrace_writer::__process::variable;
+use nettrace_writer::companion::variable;
 use tracing_subscriber::filter::Targets;
 
 use crate::sync::Once;

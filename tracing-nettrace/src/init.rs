@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nettrace_writer::{__process::complain, Session, SessionBuilder, Stats, record_panics};
+use nettrace_writer::{Session, SessionBuilder, Stats, companion::complain, record_panics};
 use tracing_core::{Dispatch, dispatcher, subscriber::NoSubscriber};
 use tracing_subscriber::filter::{ParseError, Targets};
 

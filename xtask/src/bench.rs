@@ -8,13 +8,10 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    error::{Error, Result},
-    step::Step,
-    workspace::Workspace,
-};
+use crate::{step::Step, workspace::Workspace};
 
 /// The benchmark by criterion. It compares two states of the code, so one state has no result.
 const COMPARISON: &str = "emit";
@@ -58,9 +55,7 @@ pub(crate) fn run(workspace: &Workspace, filter: &[&str]) -> Result<()> {
         }
     }
 
-    if ratios.is_empty() {
-        return Err(Error::Nothing("no benchmark has a result".into()));
-    }
+    ensure!(!ratios.is_empty(), "no benchmark has a result");
     println!();
     for (name, ratio) in &ratios {
         println!("{name:<40} {ratio:>9.3}");

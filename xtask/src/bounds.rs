@@ -2,14 +2,12 @@
 //!
 //! Counts depend on the compiler, so they are only compared with bounds of the same release.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::{
-    error::{Error, Result},
-    step::Step,
-};
+use crate::{step::Step, workspace::read};
 
 /// The bounds, and the compiler that they hold for.
 #[derive(Debug)]
@@ -21,13 +19,8 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Reads a file that has a bound for each of `names`, and no other.
     pub(crate) fn read(path: &Path, names: &[&str]) -> Result<Self> {
-        let text = fs::read_to_string(path)
-            .map_err(|source| Error::File { path: path.to_owned(), source })?;
-        let value: Value = serde_json::from_str(&text)
-            .map_err(|source| Error::Results { path: path.to_owned(), source })?;
-        Self::parse(&value, names).ok_or_else(|| {
-            Error::Missing(format!("{}: a bound or the compiler is missing", path.display()))
-        })
+        let parsed = Self::parse(&serde_json::from_str(&read(path)?)?, names);
+        parsed.with_context(|| format!("{}: a bound or the compiler is missing", path.display()))
     }
 
     /// Whether the compiler in use is the one that the bounds hold for. Says so if it is not.
@@ -87,7 +80,7 @@ impl Verdict {
 }
 
 /// Fails if a row has grown. `unit` is what is counted, and `file` has the bounds.
-pub(crate) fn conclude(verdicts: &[(&str, Verdict)], unit: &'static str, file: &str) -> Result<()> {
+pub(crate) fn conclude(verdicts: &[(&str, Verdict)], unit: &str, file: &str) -> Result<()> {
     let mut grown = Vec::new();
     for (name, verdict) in verdicts {
         match verdict {
@@ -100,7 +93,12 @@ pub(crate) fn conclude(verdicts: &[(&str, Verdict)], unit: &'static str, file: &
             }
         }
     }
-    if grown.is_empty() { Ok(()) } else { Err(Error::Grown { unit, what: grown.join("; ") }) }
+    ensure!(
+        grown.is_empty(),
+        "more {unit} than before: {}; make it shorter, or raise the bound and say why",
+        grown.join("; ")
+    );
+    Ok(())
 }
 
 /// The release of the compiler, such as `1.95.0`.

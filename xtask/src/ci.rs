@@ -2,13 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, anyhow};
+
 use crate::{
-    beside::Beside,
-    error::{Error, Result},
-    instructions, interface, lanes, layers, mutants, packages, seam,
-    step::Tally,
-    vm, weight,
-    workspace::Workspace,
+    beside::Beside, instructions, interface, lanes, layers, mutants, packages, seam, step::Tally,
+    weight, workspace::Workspace,
 };
 
 /// One thing that CI checks.
@@ -61,7 +59,7 @@ pub(crate) const LANES: &[Lane] = &[
     in_row(2, lane_of("loom", "the models of the writer's threads hold", lanes::loom)),
     in_row(2, lane_of("mutants", "a test fails when a safeguard is taken out", mutants::run)),
     in_row(2, lane_of("fuzz-smoke", "every fuzz target survives 10 s", lanes::fuzz_smoke)),
-    in_row(2, lane_of("vm", "the live tests pass in a kernel with user_events", vm::run)),
+    in_row(2, lane_of("vm", "the live tests pass in a kernel with user_events", lanes::vm)),
     lane_of("test", "the tests pass, with every feature", lanes::test),
     lane_of("accounting", "40 starved runs lose no count", lanes::accounting),
     lane_of("bench-smoke", "every benchmark runs once", lanes::bench_smoke),
@@ -71,71 +69,54 @@ pub(crate) const LANES: &[Lane] = &[
 ];
 
 /// Runs the lanes called `names`, or all lanes. The last line that it prints counts the tests.
+///
+/// What has failed is the last thing that it shows before the times of all lanes.
 pub(crate) fn run(workspace: &Workspace, names: &[&str]) -> Result<()> {
     let chosen = choose(names)?;
-    let (ahead, others) = rows(&chosen);
+    let (here, others) = rows(&chosen);
     // How many lanes come before the first one of another row.
     let alone = match chosen.iter().position(|lane| lane.row > 0) {
         Some(first) if !others.is_empty() => first,
-        _ => ahead.len(),
+        _ => here.len(),
     };
-    let start_others = || -> Result<Vec<Beside>> {
-        others.iter().map(|row| Beside::start(workspace, row)).collect()
-    };
-
     let mut tally = Tally::default();
     let mut times = Vec::new();
     let mut outcome = Ok(());
-    let mut started: Option<Vec<Beside>> = None;
-    for (position, lane) in ahead.iter().enumerate() {
+    let mut started = Vec::new();
+    for (position, lane) in here.iter().enumerate() {
         if position == alone {
-            started = Some(start_others()?);
+            started = start(workspace, &others)?;
         }
         println!("\n=== {}: {}", lane.name, lane.what);
         let start = Instant::now();
         outcome = (lane.run)(workspace, &mut tally);
-        let time = start.elapsed();
         let word = if outcome.is_ok() { "ok" } else { "FAILED" };
-        println!("=== {}: {word} after {}", lane.name, seconds(time));
-        times.push((lane.name, word, time));
+        println!("=== {}: {word} after {}", lane.name, seconds(start.elapsed()));
+        times.push((lane.name.to_owned(), word, start.elapsed()));
         if outcome.is_err() {
             break;
         }
     }
-    if outcome.is_ok() && started.is_none() {
-        started = Some(start_others()?);
+    if outcome.is_ok() && started.is_empty() {
+        started = start(workspace, &others)?;
     }
-    let mut failures = Vec::new();
-    let mut note = |lane, outcome: &Result<()>| {
-        let lines = outcome.as_ref().err().map(Error::failures).unwrap_or_default();
-        if !lines.is_empty() {
-            failures.push(format!("=== what failed in {lane}:\n{}", lines.join("\n")));
-        }
-    };
-    if let Some(&(name, ..)) = times.last() {
-        note(name, &outcome);
-    }
-    for row in started.into_iter().flatten() {
-        for done in row.wait(outcome.is_err()) {
-            print!("{}", done.text);
-            let word = if done.outcome.is_ok() { "ok, beside others," } else { "FAILED" };
-            println!("=== {}: {word} after {}", done.name, seconds(done.time));
-            times.push((
-                done.name,
-                if done.outcome.is_ok() { "beside" } else { "FAILED" },
-                done.time,
-            ));
-            tally += done.tally;
-            note(done.name, &done.outcome);
-            outcome = outcome.and(done.outcome);
+    if outcome.is_err() {
+        started.into_iter().for_each(Beside::stop);
+    } else {
+        let mut done = started.into_iter().map(Beside::wait).collect::<Result<Vec<_>>>()?;
+        done.sort_by_key(|row| !row.has_passed);
+        for row in done {
+            println!("\n=== beside others: {}", row.names);
+            print!("{}", row.text);
+            tally += row.tally;
+            times.push((row.names, if row.has_passed { "beside" } else { "FAILED" }, row.time));
+            if !row.has_passed {
+                outcome = Err(anyhow!("a lane beside others failed; its output is above"));
+            }
         }
     }
 
-    // Again, behind everything that other lanes have printed.
     println!();
-    for text in failures {
-        println!("{text}\n");
-    }
     for (name, word, time) in times {
         println!("{name:<12} {word:<6} {:>9}", seconds(time));
     }
@@ -146,13 +127,16 @@ pub(crate) fn run(workspace: &Workspace, names: &[&str]) -> Result<()> {
     outcome
 }
 
-/// Row 0, and the other rows that have lanes. A lane that is alone is in row 0.
+fn start(workspace: &Workspace, rows: &[Vec<&'static Lane>]) -> Result<Vec<Beside>> {
+    rows.iter().map(|row| Beside::start(workspace, row)).collect()
+}
+
+/// The lanes that run here, and the rows that run beside them. Lanes of a single row run here.
 fn rows(chosen: &[&'static Lane]) -> (Vec<&'static Lane>, Vec<Vec<&'static Lane>>) {
-    if let [lane] = chosen {
-        return (vec![lane], Vec::new());
-    }
     let row = |row| chosen.iter().copied().filter(|lane| lane.row == row).collect::<Vec<_>>();
-    (row(0), (1..ROWS).map(row).filter(|lanes| !lanes.is_empty()).collect())
+    let here = row(0);
+    let mut others: Vec<_> = (1..ROWS).map(row).filter(|lanes| !lanes.is_empty()).collect();
+    if here.is_empty() && others.len() == 1 { (others.remove(0), others) } else { (here, others) }
 }
 
 /// The lane called `name`.
@@ -164,8 +148,8 @@ fn choose(names: &[&str]) -> Result<Vec<&'static Lane>> {
     if names.is_empty() {
         return Ok(LANES.iter().collect());
     }
-    let find = |name: &&str| lane(name).ok_or_else(|| Error::UnknownLane((*name).to_owned()));
-    names.iter().map(find).collect()
+    let unknown = |name| format!("no lane is called `{name}`; `cargo xtask help` lists them");
+    names.iter().map(|name| lane(name).with_context(|| unknown(name))).collect()
 }
 
 fn seconds(time: Duration) -> String {
@@ -181,7 +165,7 @@ mod tests {
         let names: Vec<_> = choose(&["doc", "fmt"]).unwrap().iter().map(|lane| lane.name).collect();
         assert_eq!(names, ["doc", "fmt"]);
         assert_eq!(choose(&[]).unwrap().len(), LANES.len());
-        assert!(matches!(choose(&["dco"]), Err(Error::UnknownLane(name)) if name == "dco"));
+        assert!(choose(&["dco"]).unwrap_err().to_string().contains("`dco`"));
     }
 
     #[test]
@@ -190,8 +174,8 @@ mod tests {
         let (ahead, others) = rows(&all);
         assert_eq!(others.len(), ROWS - 1);
         assert_eq!(ahead.len() + others.iter().map(Vec::len).sum::<usize>(), LANES.len());
-        let (ahead, others) = rows(&choose(&["msrv"]).unwrap());
-        assert_eq!((ahead.len(), others.len()), (1, 0), "a lane that is alone");
+        let (ahead, others) = rows(&choose(&["msrv", "windows"]).unwrap());
+        assert_eq!((ahead.len(), others.len()), (2, 0), "a row that is alone");
         let (ahead, others) = rows(&choose(&["vm", "msrv", "loom"]).unwrap());
         let names: Vec<Vec<_>> =
             others.iter().map(|row| row.iter().map(|lane| lane.name).collect()).collect();

@@ -18,12 +18,13 @@
 
 use std::{fs, path::Path};
 
+use anyhow::{Context, Result, ensure};
+
 use crate::{
     bounds::{Bounds, Verdict, conclude, is_known_machine, shown},
-    error::{Error, Result},
     request,
     step::{Step, Tally},
-    workspace::{Workspace, paths_in, remove_folder},
+    workspace::{Workspace, paths_in, read, remove_folder},
 };
 
 /// What is counted.
@@ -122,7 +123,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let program = workspace.target.join("release/instructions");
     let folder = workspace.target.join("xtask-instructions");
     remove_folder(&folder)?;
-    fs::create_dir_all(&folder).map_err(|source| Error::File { path: folder.clone(), source })?;
+    fs::create_dir_all(&folder)?;
 
     let comparable = bounds.are_comparable()?;
     println!("\n{:<20} {:>12} {:>11} {:>9}  what", "row", "instructions", "of flusher", "bound");
@@ -205,18 +206,12 @@ fn count(program: &Path, folder: &Path, row: &Row, times: u64) -> Result<Count> 
         let Some(thread) = name.strip_prefix(&out).and_then(|rest| rest.strip_prefix('-')) else {
             continue;
         };
-        let text = fs::read_to_string(&path)
-            .map_err(|source| Error::File { path: path.clone(), source })?;
-        let (total, unusual) = parse(&text).ok_or_else(|| Error::Output {
-            command: "valgrind".into(),
-            source: format!("{} has no total", path.display()).into(),
-        })?;
+        let (total, unusual) = parse(&read(&path)?)
+            .with_context(|| format!("valgrind wrote no total in {}", path.display()))?;
         *(if thread == "01" { &mut count.owner } else { &mut count.others }) += total;
         count.unusual += unusual;
     }
-    if count.owner == 0 {
-        return Err(Error::Nothing(format!("callgrind has counted nothing for `{}`", row.name)));
-    }
+    ensure!(count.owner > 0, "callgrind has counted nothing for `{}`", row.name);
     Ok(count)
 }
 

@@ -6,8 +6,9 @@
 
 use std::{collections::BTreeSet, env, fs};
 
+use anyhow::{Result, ensure};
+
 use crate::{
-    error::{Error, Result},
     step::{Step, Tally},
     workspace::Workspace,
 };
@@ -46,7 +47,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
             .read()?;
         let path = package.folder.join(FILE);
         if records {
-            fs::write(&path, text).map_err(|source| Error::File { path, source })?;
+            fs::write(&path, text)?;
             continue;
         }
         let known = fs::read_to_string(&path).unwrap_or_default();
@@ -55,14 +56,13 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
             changed.push(format!("{}:\n{differences}", package.name));
         }
     }
-    if changed.is_empty() {
-        return Ok(());
-    }
-    Err(Error::Interface(format!(
+    ensure!(
+        changed.is_empty(),
         "public interfaces have changed; if that is meant, run `{VARIABLE}=record cargo xtask \
          interface` and commit the files\n{}",
         changed.join("\n")
-    )))
+    );
+    Ok(())
 }
 
 /// The lines of one text alone. The lines of both are in the same order.

@@ -1,17 +1,20 @@
 //! What each lane of CI does. Each can run alone: `cargo xtask <lane>`.
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use crate::{
-    compiler,
-    error::{Error, Result},
-    lines,
     step::{Step, Tally},
     workspace::{Workspace, paths_in},
 };
 
 /// Runs programs for AArch64.
-pub(crate) const EMULATOR: &str = "qemu-aarch64-static";
+const EMULATOR: &str = "qemu-aarch64-static";
 
 /// Seconds for each fuzz target in the smoke run.
 const FUZZ_SECONDS: u32 = 10;
@@ -23,8 +26,26 @@ pub(crate) fn fmt(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         let step = Step::cargo().args(["fmt", "--manifest-path"]).arg(manifest);
         step.args(["--", "--check"]).run()?;
     }
-    lines::check(workspace)
+    for (files, exempt) in WIDTHS {
+        // A column is a character, not a byte.
+        let lines = Step::new("git").env("LC_ALL", "C.UTF-8").within(&workspace.root);
+        let lines = lines.args(["grep", "--untracked", "--line-number", "--perl-regexp"]);
+        let lines = lines.arg(format!("^(?!{exempt}).{{101,}}$")).arg("--").args(files.split(' '));
+        // Compiler messages are expected to repeat the lines of these files.
+        let found = lines.arg(":!nettrace-macros/tests/ui").find()?;
+        ensure!(found.is_empty(), "lines of more than 100 columns:\n{found}");
+    }
+    Ok(())
 }
+
+/// Files that people write, and which of their lines may be longer because they cannot be broken:
+/// rows of tables, links and other long words, in Markdown and in comments.
+const WIDTHS: [(&str, &str); 3] = [
+    ("*.rs", r"\s*//[/!]? (\s*\||.*\]\(|[-*> ]*\S+$)"),
+    ("*.md", r"\s*\||.*\]\(|[-*> ]*\S+$"),
+    // None: there is nothing before the start of a line.
+    ("*.toml *.sh .ci/* vm/run", r".\A"),
+];
 
 /// Runs Clippy with default features, with all features, and with none.
 pub(crate) fn clippy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
@@ -148,13 +169,10 @@ pub(crate) fn peers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 /// the packages promise, and its cargo. With `NETTRACE_MSRV=all` it runs the tests too, without the
 /// reference reader.
 pub(crate) fn msrv(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let old = compiler::oldest(workspace)?;
     let folder = workspace.target.join("msrv");
-    let linker = compiler::X86_64_LINKER.program(workspace)?;
     let cargo = |command: &[&str]| {
-        let step = old.cargo().args(command).arg("--locked").env("CARGO_TARGET_DIR", &folder);
-        let step = step.env(compiler::X86_64_LINKER.variable, &linker);
-        step.env("CARGO_PROFILE_DEV_DEBUG", "0")
+        let step = oldest_cargo(workspace).args(command).arg("--locked");
+        step.env("CARGO_TARGET_DIR", &folder).env("CARGO_PROFILE_DEV_DEBUG", "0")
     };
     let trace = folder.join("dirscan.nettrace");
     // With the release profile, but unoptimised: it is about the language. Lane `aarch64`
@@ -175,6 +193,12 @@ pub(crate) fn msrv(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let step = step.env("NETTRACE_JUDGE", absent.join("judge"));
     let seen = again(step.env("NETTRACE_DOTNET_DATA", absent), tally)?;
     some(seen.ran(), "no test ran with the oldest compiler")
+}
+
+/// A step that runs cargo of the oldest promised Rust, and unpacks that first if it is absent.
+fn oldest_cargo(workspace: &Workspace) -> Step {
+    let folder = workspace.target.join("compilers");
+    Step::new(workspace.root.join(".ci/oldest-cargo")).env("NETTRACE_OLDEST", folder)
 }
 
 /// Checks every member for Windows, but for those that need a C compiler for it.
@@ -204,11 +228,12 @@ pub(crate) fn macos(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 /// one for that system. Otherwise it builds the library from source, with the oldest compiler.
 fn check_for(target: &str, members: &[&str], workspace: &Workspace) -> Result<()> {
     let check = ["check", "--locked", "--target", target];
-    let step = if compiler::has_target(target)? {
+    let library = Step::new("rustc").args(["--print", "target-libdir", "--target", target]);
+    let step = if Path::new(library.read()?.trim()).exists() {
         Step::cargo().args(check).args(members)
     } else {
-        let old = compiler::oldest_with_source(workspace)?;
-        let step = old.cargo().args(check).args(members).arg("-Zbuild-std=std,panic_abort");
+        let step = oldest_cargo(workspace).env("NETTRACE_OLDEST_WITH", "source");
+        let step = step.args(check).args(members).arg("-Zbuild-std=std,panic_abort");
         // Building the library needs an unstable feature. The checked code uses none.
         step.env("RUSTC_BOOTSTRAP", "1")
     };
@@ -236,14 +261,13 @@ const ON_AARCH64: [&str; 9] = [
 /// of the kernel's tracepoints, and of the program that looks for them. It also leaves out the
 /// tests with the reference reader, which would show nothing new.
 pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let old = compiler::oldest_for_aarch64(workspace)?;
     for (program, package) in
         [(EMULATOR, "qemu-user-static"), ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu")]
     {
         Step::new(program)
             .arg("--version")
             .read()
-            .map_err(|_| Error::Missing(format!("no {program}: `apt-get install {package}`")))?;
+            .with_context(|| format!("no {program}: `apt-get install {package}`"))?;
     }
     // The two others have nothing that depends on the architecture.
     let is_chosen = |name: &str| !matches!(name, "nettrace-cli" | "nettrace-tower");
@@ -256,14 +280,13 @@ pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let all = env::var_os("NETTRACE_AARCH64").is_some_and(|value| value == "all");
     let chosen = |name: &str| if all { !elsewhere(name) } else { ON_AARCH64.contains(&name) };
     let files: Vec<_> = files.filter(|name| chosen(name)).collect();
-    if files.len() < ON_AARCH64.len() {
-        return Err(Error::Missing("a test program in `ON_AARCH64` has another name".into()));
-    }
+    ensure!(files.len() >= ON_AARCH64.len(), "a test program in `ON_AARCH64` has another name");
     let files = files.into_iter().flat_map(|name| ["--test", name]);
 
-    let step = old.cargo().args(["--config", "profile.dev.package.'*'.opt-level=0"]);
+    let step = oldest_cargo(workspace).env("NETTRACE_OLDEST_WITH", "aarch64");
+    let step = step.args(["--config", "profile.dev.package.'*'.opt-level=0"]);
     let step = step.args(["test", "--locked", "--all-features", "--lib"]);
-    let step = step.args(["--target", compiler::AARCH64]).args(files);
+    let step = step.args(["--target", "aarch64-unknown-linux-gnu"]).args(files);
     let step = step.args(libraries.iter().flat_map(|package| ["-p", &package.name]));
     let step = step
         // Macros are the same programs as in lane `msrv`.
@@ -271,8 +294,6 @@ pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         // Our own code takes an emulator longer if unoptimised. That of others takes little time.
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        .env(compiler::X86_64_LINKER.variable, compiler::X86_64_LINKER.program(workspace)?)
-        .env(compiler::AARCH64_LINKER.variable, compiler::AARCH64_LINKER.program(workspace)?)
         .env(
             "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
             format!("taskset -c {} {EMULATOR}", one_processor()?),
@@ -292,8 +313,7 @@ pub(crate) fn fuzz_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let folder = workspace.root.join("fuzz");
     let mut targets = Vec::new();
     for path in paths_in(&folder.join("fuzz_targets"))? {
-        let text = fs::read_to_string(&path)
-            .map_err(|source| Error::File { path: path.clone(), source })?;
+        let text = fs::read_to_string(&path)?;
         // The folder may hold other programs.
         if text.contains("fuzz_target!") {
             targets.extend(path.file_stem().map(|name| name.to_owned()));
@@ -301,13 +321,11 @@ pub(crate) fn fuzz_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     }
     some(targets.len() as u64, "fuzz/fuzz_targets holds no target")?;
 
-    Step::cargo().args(["fuzz", "--version"]).read().map_err(|_| {
-        Error::Missing("cargo-fuzz is absent: `cargo install cargo-fuzz --locked`".into())
-    })?;
+    let installed = Step::cargo().args(["fuzz", "--version"]).read();
+    installed.context("cargo-fuzz is absent: `cargo install cargo-fuzz --locked`")?;
     for target in targets {
         let corpus = folder.join("corpus").join(&target);
-        fs::create_dir_all(&corpus)
-            .map_err(|source| Error::File { path: corpus.clone(), source })?;
+        fs::create_dir_all(&corpus)?;
         let own = folder.join(format!("seeds-{}", target.to_string_lossy()));
         let seeds = [own, folder.join("seeds")].into_iter().find(|path| path.exists());
         Step::cargo()
@@ -337,12 +355,63 @@ pub(crate) fn fuzz_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 ///
 /// On two processors, QEMU 7.2 lets a load (`ldar`) overtake a store (`stlr`), which the
 /// architecture forbids. Then the standard library's channels lose wake-ups.
-pub(crate) fn one_processor() -> Result<String> {
-    let path = PathBuf::from("/proc/self/status");
-    let text = fs::read_to_string(&path).map_err(|source| Error::File { path, source })?;
+fn one_processor() -> Result<String> {
+    let text = fs::read_to_string("/proc/self/status")?;
     let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let first = list.and_then(|list| list.trim().split(['-', ',']).next());
-    first.map(str::to_owned).ok_or_else(|| Error::Missing("no processor is allowed".into()))
+    first.map(str::to_owned).context("no processor is allowed")
+}
+
+/// How the names of the tests begin that need a kernel with user_events.
+const LIVE: &str = "live";
+
+/// Boots such a kernel, and runs the test programs called `live…` of all members there, as root.
+pub(crate) fn vm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let tests = workspace.packages.iter().flat_map(|package| &package.tests);
+    let chosen: Vec<_> =
+        tests.filter(|name| name.starts_with(LIVE)).flat_map(|name| ["--test", name]).collect();
+    some(chosen.len() as u64, "no test program's name starts with `live`")?;
+    let build = || {
+        // With the features of lane `test`, what that has built serves here too.
+        let step = Step::cargo().args(["test", "--no-run", "--locked"]);
+        step.args(["--workspace", "--all-features"]).args(&chosen)
+    };
+    // Builds twice: first to show the compiler's messages, then to learn where the programs are.
+    build().run()?;
+    let messages = build().args(["--message-format=json"]).quiet().read()?;
+    let mut script = String::from("status=0\n");
+    for (folder, program) in messages.lines().filter_map(live_program) {
+        // One after the other, because they mount, unmount, and count what the whole system has.
+        script.push_str(&format!(
+            "cd '{}'\n'{}' --nocapture --test-threads=1 || status=1\n",
+            folder.display(),
+            program.display(),
+        ));
+    }
+    script.push_str("exit $status\n");
+    let mut seen = Tally::default();
+    let outcome = Step::new(workspace.root.join("vm/run")).arg(script).test(&mut seen);
+    *tally += seen;
+    outcome?;
+    // The whole lane can be skipped. In the machine, everything is there.
+    let is_skipped = seen == Tally { skipped: 1, ..Tally::default() };
+    ensure!(
+        is_skipped || seen.ran() > 0 && seen.skipped == 0,
+        "{} live tests ran, and {} found nothing to run against in a kernel that has everything",
+        seen.ran(),
+        seen.skipped
+    );
+    Ok(())
+}
+
+/// The folder and the program of a live test, if a message of cargo names one.
+fn live_program(message: &str) -> Option<(PathBuf, PathBuf)> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let is_live = message["target"]["name"].as_str()?.starts_with(LIVE);
+    let is_test = message["target"]["kind"][0] == "test";
+    let program = PathBuf::from(message["executable"].as_str()?);
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    (is_live && is_test).then_some((folder, program))
 }
 
 /// Runs tests that were counted before, so only failures are added.
@@ -355,7 +424,8 @@ fn again(step: Step, tally: &mut Tally) -> Result<Tally> {
 
 /// Fails if a lane has checked nothing.
 fn some(count: u64, otherwise: &str) -> Result<()> {
-    if count > 0 { Ok(()) } else { Err(Error::Nothing(otherwise.to_owned())) }
+    ensure!(count > 0, "nothing was checked: {otherwise}");
+    Ok(())
 }
 
 #[cfg(test)]
@@ -365,7 +435,24 @@ mod tests {
     #[test]
     fn nothing_is_red() {
         assert!(some(1, "no").is_ok());
-        assert!(matches!(some(0, "no test"), Err(Error::Nothing(what)) if what == "no test"));
+        assert!(some(0, "no test").unwrap_err().to_string().contains("no test"));
+    }
+
+    #[test]
+    fn the_program_of_a_live_test_is_found_among_the_messages() {
+        let message = |kind: &str, name: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/w/some/Cargo.toml",
+                "target":{{"kind":["{kind}"],"name":"{name}"}},
+                "executable":"/t/debug/deps/{name}-1"}}"#
+            )
+        };
+        let found = live_program(&message("test", "live_events"));
+        assert_eq!(found, Some(("/w/some".into(), "/t/debug/deps/live_events-1".into())));
+        assert_eq!(live_program(&message("bin", "live_events")), None);
+        assert_eq!(live_program(&message("test", "encoding")), None);
+        assert_eq!(live_program(r#"{"reason":"build-finished","success":true}"#), None);
+        assert_eq!(live_program("no message"), None);
     }
 
     #[test]

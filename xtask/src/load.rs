@@ -4,13 +4,10 @@
 //! run of each way, in an order that changes from round to round, and a ratio is that of two runs
 //! in one round.
 
+use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{
-    error::{Error, Result},
-    step::Step,
-    workspace::Workspace,
-};
+use crate::{step::Step, workspace::Workspace};
 
 /// The ways, by their names on the service's command line. The others are compared with the first.
 const WAYS: [&str; 3] = ["none", "nettrace", "fmt"];
@@ -82,8 +79,7 @@ fn run_once(workspace: &Workspace, way: &str, options: &[&str]) -> Result<Value>
     let step = Step::new(service).args(["--tracing", way, "--overwrite", "--out"]).arg(&out);
     let text = step.args(options).read()?;
     let line = text.lines().last().unwrap_or_default();
-    serde_json::from_str(line)
-        .map_err(|source| Error::Output { command: "service".to_owned(), source: source.into() })
+    serde_json::from_str(line).context("the last line of the service is no JSON")
 }
 
 /// What the runs of a way come to, beside those without a recorder.

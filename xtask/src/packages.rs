@@ -5,8 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anyhow::{Result, ensure};
+
 use crate::{
-    error::{Error, Result},
     step::{Step, Tally},
     workspace::{Workspace, paths_in, remove_folder},
 };
@@ -14,9 +15,7 @@ use crate::{
 /// Packs every published package and builds it from its archive, outside the workspace.
 pub(crate) fn package(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let published = workspace.published();
-    if published.is_empty() {
-        return Err(Error::Nothing("no package is published".into()));
-    }
+    ensure!(!published.is_empty(), "nothing was checked: no package is published");
     let folder = workspace.target.join("archives");
     remove_folder(&folder)?;
     forget_unpacked(&cargo_home(), &published)?;
@@ -25,9 +24,7 @@ pub(crate) fn package(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     step.arg("--allow-dirty").env("CARGO_TARGET_DIR", &folder).run()?;
     for package in workspace.packages.iter().filter(|package| package.published) {
         for file in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
-            if !package.folder.join(file).exists() {
-                return Err(Error::Missing(format!("{} has no {file}", package.name)));
-            }
+            ensure!(package.folder.join(file).exists(), "{} has no {file}", package.name);
         }
     }
     Ok(())

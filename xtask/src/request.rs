@@ -7,12 +7,13 @@
 //! When which thread runs is the system's choice, so a count is the median of [`ROUNDS`] rounds,
 //! and each has a tolerance of its own.
 
-use std::{fs, path::Path};
+use std::path::Path;
+
+use anyhow::{Context, Result};
 
 use crate::{
-    error::{Error, Result},
     step::Step,
-    workspace::Workspace,
+    workspace::{self, Workspace},
 };
 
 /// What a session adds to a request.
@@ -95,12 +96,8 @@ fn run(program: &Path, folder: &Path, way: &str, requests: u64) -> Result<[u64; 
         .args(["--overwrite", "--out"])
         .arg(folder.join("service.trace"))
         .read()?;
-    let text =
-        fs::read_to_string(&out).map_err(|source| Error::File { path: out.clone(), source })?;
-    parse(&text).ok_or_else(|| Error::Output {
-        command: "valgrind".into(),
-        source: format!("{} has no summary", out.display()).into(),
-    })
+    parse(&workspace::read(&out)?)
+        .with_context(|| format!("valgrind wrote no summary in {}", out.display()))
 }
 
 /// Reads what cachegrind writes: instructions, and misses of the two caches.

@@ -3,19 +3,13 @@
 use std::{
     ffi::OsStr,
     fmt,
-    io::{self, BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Write},
     ops::AddAssign,
     path::Path,
-    process::{Child, Command, Stdio},
-    sync::mpsc::{self, RecvTimeoutError},
-    thread,
-    time::{Duration, Instant},
+    process::{Command, ExitStatus, Stdio},
 };
 
-use crate::{
-    error::{Error, Result},
-    failures::Failures,
-};
+use anyhow::{Context, Result, bail};
 
 /// A command to run.
 #[derive(Debug)]
@@ -82,18 +76,26 @@ impl Step {
     /// Runs the command to the end. Its output goes where ours goes.
     pub(crate) fn run(mut self) -> Result<()> {
         self.announce();
-        let status = self.command.status().map_err(|source| self.start_error(source))?;
+        let status = self.command.status().with_context(|| self.not_started())?;
         self.judge(status)
     }
 
     /// Runs the command without showing it, and returns its standard output. Errors still show.
     pub(crate) fn read(mut self) -> Result<String> {
         self.command.stdout(Stdio::piped());
-        let child = self.command.spawn().map_err(|source| self.start_error(source))?;
-        let output = child.wait_with_output().map_err(|source| self.start_error(source))?;
+        let child = self.command.spawn().with_context(|| self.not_started())?;
+        let output = child.wait_with_output().with_context(|| self.not_started())?;
         self.judge(output.status)?;
-        String::from_utf8(output.stdout)
-            .map_err(|source| Error::Output { command: self.shown, source: source.into() })
+        String::from_utf8(output.stdout).with_context(|| format!("the output of `{}`", self.shown))
+    }
+
+    /// Runs a search, which fails with code 1 if it finds nothing, and returns what it finds.
+    pub(crate) fn find(mut self) -> Result<String> {
+        let output = self.command.output().with_context(|| self.not_started())?;
+        if output.status.code() != Some(1) {
+            self.judge(output.status)?;
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Runs the command to the end, passes on standard output line by line, and calls `each` with
@@ -101,7 +103,7 @@ impl Step {
     pub(crate) fn watch(mut self, mut each: impl FnMut(&str)) -> Result<()> {
         self.announce();
         self.command.stdout(Stdio::piped());
-        let mut child = self.command.spawn().map_err(|source| self.start_error(source))?;
+        let mut child = self.command.spawn().with_context(|| self.not_started())?;
         if let Some(output) = child.stdout.take() {
             let mut reader = BufReader::new(output);
             let mut line = Vec::new();
@@ -113,7 +115,7 @@ impl Step {
                 line.clear();
             }
         }
-        let status = child.wait().map_err(|source| self.start_error(source))?;
+        let status = child.wait().with_context(|| self.not_started())?;
         self.judge(status)
     }
 
@@ -121,57 +123,29 @@ impl Step {
     ///
     /// This happens before a failure is returned, so that the tally can still be shown.
     pub(crate) fn test(self, tally: &mut Tally) -> Result<()> {
-        let mut failures = Failures::default();
-        let outcome = self.watch(|line| {
-            tally.read(line);
-            failures.read(line);
-        });
-        failures.explain(outcome)
+        self.watch(|line| tally.read(line))
     }
 
-    /// Runs tests until one of them fails or the time is over. Ends the others then. Returns
-    /// whether one failed. Passes on their output if none did: a failure that is expected must
-    /// not look like one that is not.
-    pub(crate) fn fails(mut self, limit: Duration) -> Result<bool> {
+    /// Runs tests for at most `seconds`, and returns whether one of them failed. Passes on their
+    /// output if none did: a failure that is expected must not look like one that is not.
+    pub(crate) fn fails(self, seconds: u32) -> Result<bool> {
         self.announce();
-        self.command.stdout(Stdio::piped());
-        // The command leads a process group, so that cargo's children end with it.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
-        let mut child = self.command.spawn().map_err(|source| self.start_error(source))?;
-        let output = child.stdout.take().map(|output| BufReader::new(output).lines());
-        let (sender, receiver) = mpsc::channel();
-        // Ends when the group has ended, because the pipe is closed then.
-        thread::spawn(move || {
-            for line in output.into_iter().flatten().map_while(io::Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        let deadline = Instant::now() + limit;
-        let mut lines = Vec::new();
-        let is_failed = loop {
-            match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(line) if line.starts_with("test ") && line.ends_with(" ... FAILED") => {
-                    break true;
-                }
-                Ok(line) => lines.push(line),
-                Err(RecvTimeoutError::Timeout) => {
-                    lines.push(format!("ended after {} s", limit.as_secs_f64()));
-                    println!("{}", lines.join("\n"));
-                    break false;
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    println!("{}", lines.join("\n"));
-                    let status = child.wait().map_err(|source| self.start_error(source))?;
-                    return self.judge(status).map(|()| false);
-                }
-            }
-        };
-        end_group(&mut child);
-        child.wait().map_err(|source| self.start_error(source))?;
-        Ok(is_failed)
+        // It ends cargo's children, too.
+        let mut command = Command::new("timeout");
+        command.arg(seconds.to_string()).arg(self.command.get_program());
+        command.args(self.command.get_args());
+        let set = self.command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        command.envs(set).stdin(Stdio::null()).stderr(Stdio::inherit());
+        let output = command.output().with_context(|| self.not_started())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if text.lines().any(|line| line.starts_with("test ") && line.ends_with(" ... FAILED")) {
+            return Ok(true);
+        }
+        print!("{text}");
+        if output.status.code() != Some(OUT_OF_TIME) {
+            self.judge(output.status)?;
+        }
+        Ok(false)
     }
 
     fn announce(&self) {
@@ -180,28 +154,23 @@ impl Step {
         let _ = std::io::stdout().flush();
     }
 
-    fn start_error(&self, source: io::Error) -> Error {
-        Error::Start { command: self.shown.clone(), source }
+    fn not_started(&self) -> String {
+        format!("could not start `{}`; is it installed and on the PATH?", self.shown)
     }
 
-    fn judge(&self, status: std::process::ExitStatus) -> Result<()> {
-        if status.success() {
-            return Ok(());
+    fn judge(&self, status: ExitStatus) -> Result<()> {
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(code) => {
+                bail!("`{}` failed with code {code}; its output above says why", self.shown)
+            }
+            None => bail!("`{}` was ended by a signal; see its output above", self.shown),
         }
-        Err(Error::Failed { command: self.shown.clone(), code: status.code() })
     }
 }
 
-/// Kills a process that leads a group, and the whole group.
-pub(crate) fn end_group(leader: &mut Child) {
-    if cfg!(unix) {
-        // `kill` is a command of every shell, but not every machine has a program of that name.
-        let kill = format!("kill -KILL -{}", leader.id());
-        let _ = Command::new("sh").args(["-c", &kill]).status();
-    }
-    // For systems without groups. It is no error if the process has just ended by itself.
-    let _ = leader.kill();
-}
+/// What `timeout` says of a command that it has ended.
+const OUT_OF_TIME: i32 = 124;
 
 /// How many tests ran.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -277,6 +246,10 @@ impl fmt::Display for Tally {
 mod tests {
     use super::*;
 
+    fn shell(line: &str) -> Step {
+        Step::new("sh").args(["-c", line])
+    }
+
     #[test]
     fn summaries_are_added_up() {
         let mut tally = Tally::default();
@@ -318,9 +291,8 @@ mod tests {
     fn the_output_of_a_failed_command_is_still_seen() {
         let mut tally = Tally::default();
         let line = "echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored'; exit 101";
-        let failed = Step::new("sh").args(["-c", line]).test(&mut tally);
-        let Err(Error::Failed { code, .. }) = failed else { panic!("{failed:?}") };
-        assert_eq!(code, Some(101));
+        let error = shell(line).test(&mut tally).unwrap_err();
+        assert!(error.to_string().contains("failed with code 101"), "{error}");
         assert_eq!((tally.passed, tally.failed), (1, 1));
     }
 
@@ -328,5 +300,17 @@ mod tests {
     fn a_program_that_is_not_there_is_named() {
         let error = Step::new("no-such-program-here").read().unwrap_err();
         assert!(error.to_string().contains("no-such-program-here"), "{error}");
+    }
+
+    #[test]
+    fn only_a_failed_test_catches() {
+        assert!(
+            shell("echo 'test a ... FAILED'; sleep 100").fails(1).unwrap(),
+            "another one hangs"
+        );
+        let hangs = shell("echo 'test a has been running for over 60 seconds'; sleep 100");
+        assert!(!hangs.fails(1).unwrap(), "a test that hangs");
+        assert!(!shell("echo 'test a ... ok'").fails(60).unwrap());
+        assert!(shell("exit 101").fails(60).is_err(), "a build that fails catches nothing");
     }
 }

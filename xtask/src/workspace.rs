@@ -5,12 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{
-    error::{Error, Result},
-    step::Step,
-};
+use crate::step::Step;
 
 /// The workspace: where it is, and its members.
 #[derive(Debug)]
@@ -32,8 +30,6 @@ pub(crate) struct Package {
     pub(crate) folder: PathBuf,
     /// Whether it is published to the registry.
     pub(crate) published: bool,
-    /// The oldest compiler that it promises to build with, as `major.minor`.
-    pub(crate) rust_version: Option<String>,
     /// Whether it has features for others. The names of features for our own tests begin with `__`.
     pub(crate) has_features: bool,
     /// The names of its integration tests.
@@ -46,37 +42,14 @@ impl Workspace {
     /// Asks cargo about the workspace of the current folder.
     pub(crate) fn load() -> Result<Self> {
         let step = Step::cargo().args(["metadata", "--format-version=1", "--no-deps"]);
-        let text = step.read()?;
-        let unreadable = |source: Box<dyn std::error::Error + Send + Sync>| Error::Output {
-            command: "cargo metadata".into(),
-            source,
-        };
-        let value: Value = serde_json::from_str(&text).map_err(|error| unreadable(error.into()))?;
-        Self::parse(&value).ok_or_else(|| unreadable("a field is missing".into()))
+        let value = serde_json::from_str(&step.read()?)?;
+        Self::parse(&value).context("`cargo metadata` leaves out a field")
     }
 
     /// The published packages, as `-p NAME` pairs.
     pub(crate) fn published(&self) -> Vec<&str> {
         let published = self.packages.iter().filter(|package| package.published);
         published.flat_map(|package| ["-p", &package.name]).collect()
-    }
-
-    /// The oldest compiler that the published packages promise to build with, as `major.minor`.
-    pub(crate) fn rust_version(&self) -> Result<&str> {
-        let mut versions = self
-            .packages
-            .iter()
-            .filter(|package| package.published)
-            .filter_map(|package| package.rust_version.as_deref());
-        let Some(first) = versions.next() else {
-            return Err(Error::Missing("no published package states a rust-version".into()));
-        };
-        if let Some(other) = versions.find(|version| *version != first) {
-            return Err(Error::Missing(format!(
-                "published packages state rust-version {first} and {other}; let them agree"
-            )));
-        }
-        Ok(first)
     }
 
     /// The manifests of packages outside the workspace that CI checks too, if they exist.
@@ -107,7 +80,6 @@ impl Package {
             folder: Path::new(value["manifest_path"].as_str()?).parent()?.to_owned(),
             // `null` means any registry, an empty list means none.
             published: value["publish"].as_array().is_none_or(|list| !list.is_empty()),
-            rust_version: value["rust_version"].as_str().map(str::to_owned),
             has_features: value["features"]
                 .as_object()
                 .is_some_and(|list| list.keys().any(|name| !name.starts_with("__"))),
@@ -120,25 +92,47 @@ impl Package {
 /// Removes a folder and what is in it, if there is one.
 pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::File { path: folder.to_owned(), source })
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome.with_context(|| format!("could not remove {}", folder.display())),
     }
 }
 
 /// The paths in `folder`, sorted. Empty if there is no such folder.
 pub(crate) fn paths_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let unusable = |source| Error::File { path: folder.to_owned(), source };
     let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(unusable(error)),
+        entries => entries.with_context(|| format!("could not read {}", folder.display()))?,
     };
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-    let mut paths = paths.collect::<std::io::Result<Vec<_>>>().map_err(unusable)?;
+    let mut paths = paths.collect::<std::io::Result<Vec<_>>>()?;
     paths.sort();
     Ok(paths)
+}
+
+/// The Rust files below a folder.
+pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths_in(folder)? {
+        if path.is_dir() {
+            files.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+/// The text of a file.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))
+}
+
+/// Writes a file, and makes the folder for it.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    folder
+        .and_then(|()| fs::write(path, text))
+        .with_context(|| format!("could not write {}", path.display()))
 }
 
 #[cfg(test)]
@@ -147,39 +141,25 @@ mod tests {
 
     use super::*;
 
-    fn package(name: &str, publish: Value, version: &str) -> Value {
+    fn package(name: &str, publish: Value) -> Value {
         json!({ "name": name, "manifest_path": "/w/some/Cargo.toml", "publish": publish,
-            "rust_version": version, "targets": [
+            "targets": [
                 { "kind": ["lib"], "name": "lib" }, { "kind": ["bench"], "name": "emit" },
                 { "kind": ["test"], "name": "judge" },
         ] })
     }
 
-    fn workspace(packages: &[Value]) -> Workspace {
-        Workspace::parse(&json!({
-            "workspace_root": "/w", "target_directory": "/w/target", "packages": packages,
-        }))
-        .unwrap()
-    }
-
     #[test]
     fn only_what_goes_to_the_registry_is_published() {
-        let all = workspace(&[
-            package("a", Value::Null, "1.85"),
-            package("b", json!([]), "1.85"),
-            package("c", json!(["elsewhere"]), "1.85"),
-        ]);
+        let packages =
+            [package("a", Value::Null), package("b", json!([])), package("c", json!(["else"]))];
+        let all = Workspace::parse(&json!({
+            "workspace_root": "/w", "target_directory": "/w/target", "packages": packages,
+        }));
+        let all = all.unwrap();
         assert_eq!(all.published(), ["-p", "a", "-p", "c"]);
         assert_eq!(all.packages[0].benches, ["emit"]);
         assert_eq!(all.packages[0].tests, ["judge"]);
-    }
-
-    #[test]
-    fn one_compiler_is_promised() {
-        let one = workspace(&[package("a", Value::Null, "1.85"), package("b", json!([]), "1.90")]);
-        assert_eq!(one.rust_version().unwrap(), "1.85");
-        let two = workspace(&[package("a", Value::Null, "1.85"), package("b", Value::Null, "1.9")]);
-        assert!(two.rust_version().is_err());
     }
 
     #[test]

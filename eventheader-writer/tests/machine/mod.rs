@@ -10,12 +10,12 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use eventheader_writer::{Availability, TraceEvent, doctor, register};
 use testkit::process::copy_program;
+pub(crate) use testkit::process::until as wait_until;
 use tracepoint_decode::PerfEventHeaderType;
 use tracepoint_perf::{PerfDataFileEventOrder, PerfDataFileReader};
 
@@ -224,14 +224,4 @@ pub(crate) fn finish_role(child: Child) -> String {
 #[must_use]
 pub(crate) fn role() -> Option<String> {
     env::var(ROLE).ok()
-}
-
-/// Waits until `is_so` returns true; panics after [`PATIENCE`].
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "in vain: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use nettrace_diagnostics::__client::{Target, Wanted};
+use nettrace_diagnostics::client::{Target, Wanted};
 use nettrace_reader::{Reader, verify};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::ValueHint;
-use nettrace_diagnostics::__client::{Target, Wanted};
+use nettrace_diagnostics::client::{Target, Wanted};
 use nettrace_reader as trace;
 
 use super::{

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_diagnostics::__client::Target;
+use nettrace_diagnostics::client::Target;
 
 use super::session::Signals;
 use crate::{failure::Failure, summary};

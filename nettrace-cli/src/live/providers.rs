@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use nettrace_diagnostics::__client::Wanted;
+use nettrace_diagnostics::client::Wanted;
 
 /// One provider of the list, and which of its events are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]

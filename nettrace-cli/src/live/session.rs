@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_diagnostics::__client::{ClientError, Live, Stopping, Target};
+use nettrace_diagnostics::client::{ClientError, Live, Stopping, Target};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_diagnostics::__client::Wanted;
+use nettrace_diagnostics::client::Wanted;
 use nettrace_reader::ErrorKind;
 use nettrace_views::text::{Detail, Lines, Look, wants_colors};
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_diagnostics::__client::Wanted;
+use nettrace_diagnostics::client::Wanted;
 use nettrace_reader::{Event, Totals};
 use serde::Serialize;
 

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_diagnostics::__client::{ClientError, Live, Stopping, Target, Wanted};
+use nettrace_diagnostics::client::{ClientError, Live, Stopping, Target, Wanted};
 use nettrace_reader::{Event, Reader, Totals};
 use rustix::event::{PollFd, PollFlags, poll};
 

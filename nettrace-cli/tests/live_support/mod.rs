@@ -13,13 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_diagnostics::__client::{Info, Target};
+use nettrace_diagnostics::client::{Info, Target};
 use nettrace_reader::{Event, Reader};
 use tempfile::{TempDir, tempdir};
 use testkit::reference::tool;
 
-/// How long a test waits for what is sure to come. A slow machine with other work takes long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) use testkit::process::{PATIENCE, until};
 
 pub(crate) fn nettrace(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nettrace"));
@@ -34,16 +33,6 @@ pub(crate) fn succeeded(output: &Output) -> String {
     let [text, errors] = [&output.stdout, &output.stderr].map(|one| String::from_utf8_lossy(one));
     assert!(output.status.success(), "{}: {text}\n{errors}", output.status);
     text.into_owned()
-}
-
-/// Waits until something holds.
-#[track_caller]
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Sends SIGINT.

@@ -12,16 +12,17 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nettrace_diagnostics::{
-    __client::{Live, Target, Wanted},
     Diagnostics, Options,
+    client::{Live, Target, Wanted},
 };
 use nettrace_reader::verify;
 use nettrace_writer::{Emit as _, TraceEvent};
 use tempfile::TempDir;
+pub(crate) use testkit::process::{PATIENCE, until};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Contoso-Attach", id = 7, level = Informational, keywords = 1)]
@@ -38,9 +39,6 @@ pub(crate) struct Detail<'a> {
 #[derive(TraceEvent)]
 #[trace_event(provider = "Fabrikam-Attach", id = 9)]
 pub(crate) struct Other;
-
-/// How long a test waits for what is sure to come. A slow machine with other work takes long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A listener in a folder of its own, which is removed on drop.
 pub(crate) struct Server {
@@ -156,12 +154,9 @@ pub(crate) fn counts(trace: &[u8]) -> (u64, u64) {
     (report.events, report.lost)
 }
 
-/// Waits until something holds.
-#[track_caller]
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
+/// A text as the protocol has it.
+pub(crate) fn text(text: &str) -> Vec<u8> {
+    let units: Vec<u16> = text.encode_utf16().chain([0]).collect();
+    let count = u32::try_from(units.len()).unwrap().to_le_bytes();
+    [count.to_vec(), units.iter().flat_map(|unit| unit.to_le_bytes()).collect()].concat()
 }

@@ -61,7 +61,6 @@ impl<B: Buffer> NetTraceEncoder<B> {
     }
 
     /// States the processor's counter at the event: see [`PayloadEncoder::counter`].
-    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn at(mut self, counter: u64) -> Self {
@@ -80,7 +79,6 @@ impl<B: Buffer> NetTraceEncoder<B> {
     }
 
     /// Returns the buffer, whose length the caller checks.
-    #[doc(hidden)]
     #[inline]
     pub fn into_buffer(self) -> B {
         self.buffer

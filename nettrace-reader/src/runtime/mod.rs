@@ -1,7 +1,7 @@
 //! The events of the .NET runtime, which a trace names only by provider, event id and version.
 //!
-//! `events.txt` is a table of their names and fields. `cargo xtask runtime-events` makes it from
-//! the manifests of the runtime, and documents its form. Its lines are sorted, so that it is
+//! `events.txt` is a table of their names and fields. `testkit/runtime-events/table.py` makes it
+//! from the manifests of the runtime, and documents its form. Its lines are sorted, so that it is
 //! searched as it is, when a stream defines an event type without fields. Event types that state
 //! their fields, and all rows, cost nothing.
 

@@ -294,7 +294,6 @@ impl Polls {
 
 /// What a span does that is in force outside of its polls: what comes before the first one, and
 /// destructors.
-#[doc(hidden)]
 #[derive(Debug)]
 pub struct Before<'a> {
     open: &'a mut Open,

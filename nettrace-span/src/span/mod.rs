@@ -61,6 +61,7 @@ use self::engine::{How, Open, Until};
 pub use self::{
     derived::TraceSpan,
     elapsed::{Elapsed, StartTime, Started, set_frequency, set_time_of_day},
+    engine::Before,
     entered::EnteredSpan,
     events::{End, SpanEvents},
     future::InSpan,

@@ -33,7 +33,6 @@ impl<E: SpanEvents> PolledSpan<E> {
     }
 
     /// A span that has not begun, and that nobody listens to until [`begin`](Self::begin).
-    #[doc(hidden)]
     #[inline]
     pub fn off(events: E) -> Self {
         Self::new(Span::off(events))
@@ -42,7 +41,6 @@ impl<E: SpanEvents> PolledSpan<E> {
     /// Begins a span that is [`off`](Self::off), where it is in memory. `start` records the Start.
     /// The span is in force here until its first poll or [`before_polls`](Self::before_polls),
     /// which must come next, has ended.
-    #[doc(hidden)]
     #[inline]
     pub fn begin(
         &mut self,
@@ -55,7 +53,6 @@ impl<E: SpanEvents> PolledSpan<E> {
 
     /// Does what [`within`](Self::within) does around the code from here to the call of
     /// [`Before::end`]. No closure, because what it takes would be moved once more.
-    #[doc(hidden)]
     #[inline]
     pub fn before_polls(&mut self) -> Before<'_> {
         engine::before_polls(&mut self.span.open, &mut self.polls)

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use testkit::{
     engines,
     streams::{
-        EventType, Row, Stream, hostile, odd, random, samples, utf16z, v5_random, v5_samples,
+        EventType, Row, Stream, hostile, random, samples, unusual, utf16z, v5_random, v5_samples,
     },
 };
 
@@ -193,7 +193,7 @@ fn engines_find_the_same_as_without() {
 fn damaged_traces() {
     let mut sources: Vec<_> = (0..8).map(|seed| random::make(seed, 3).bytes).collect();
     sources.extend((0..8).map(|seed| v5_random::make(seed, 3).bytes));
-    let others = odd::all().into_iter().map(|(_, bytes)| bytes);
+    let others = unusual::all().into_iter().map(|(_, bytes)| bytes);
     sources.extend(others.chain([hostile::trace()]));
     let handmade = samples::all().into_iter().chain(v5_samples::all());
     sources.extend(handmade.map(|(_, bytes)| bytes));

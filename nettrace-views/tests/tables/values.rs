@@ -6,7 +6,7 @@ use nettrace_reader::{Event, Reader};
 use nettrace_views::tables::{Options, Tables, write};
 use testkit::{
     reference::dotnet_traces,
-    streams::{EventType, Row, Stream, odd, random, samples, v5_samples},
+    streams::{EventType, Row, Stream, random, samples, unusual, v5_samples},
 };
 
 use crate::support::{Table, expected, tables};
@@ -19,7 +19,7 @@ fn sources() -> Vec<(String, Vec<u8>)> {
     let old = v5_samples::all().into_iter();
     let all = samples::all().into_iter().chain(old);
     let mut all: Vec<_> = all.map(|(name, bytes)| (name.to_owned(), bytes)).collect();
-    all.extend(odd::all());
+    all.extend(unusual::all());
     for path in dotnet_traces() {
         let source = std::fs::read(&path).unwrap();
         if source.len() <= LARGEST {

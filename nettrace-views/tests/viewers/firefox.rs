@@ -3,22 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use nettrace_reader::Reader;
-use nettrace_views::viewers::{Options, View, write};
+use nettrace_views::viewers::View;
 use serde_json::Value as Json;
 use testkit::{
     perfetto::Trace,
     streams::{EventType, Row, Stream, utf16z},
 };
 
-use crate::sources::{UNIVERSAL, hostile_text, sources, universal};
-
-fn convert(view: View, source: &[u8]) -> Option<Vec<u8>> {
-    let mut events = Reader::new(source).ok()?.sorted();
-    let mut out = Vec::new();
-    write(view, &mut events, &mut out, &Options::default()).unwrap();
-    Some(out)
-}
+use crate::{
+    convert,
+    sources::{UNIVERSAL, hostile_text, sources, universal},
+};
 
 /// A column of a table.
 fn column<'j>(table: &'j Json, name: &str) -> &'j [Json] {

@@ -8,7 +8,7 @@ use std::{
 use nettrace_context::{ActivityId, SpanId};
 use testkit::{
     reference::{self, dotnet_traces},
-    streams::{EventType, Row, Stream, odd, samples, v5_samples, varuint},
+    streams::{EventType, Row, Stream, samples, unusual, v5_samples, varuint},
 };
 
 /// All traces by name.
@@ -16,7 +16,7 @@ pub(crate) fn sources() -> Vec<(String, Vec<u8>)> {
     let old = v5_samples::all().into_iter();
     let mut all: Vec<_> = samples::all().into_iter().chain(old).collect::<Vec<_>>();
     let mut all: Vec<_> = all.drain(..).map(|(name, bytes)| (name.to_owned(), bytes)).collect();
-    all.extend(odd::all());
+    all.extend(unusual::all());
     for path in dotnet_traces() {
         all.push((path.display().to_string(), fs::read(path).unwrap()));
     }

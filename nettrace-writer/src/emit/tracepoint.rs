@@ -16,5 +16,5 @@ pub(crate) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {
     if let Some(related) = &related {
         context = context.related(related);
     }
-    eventheader_writer::write_if_enabled(event, ty, word, &context);
+    eventheader_writer::backend::write_if_enabled(event, ty, word, &context);
 }

@@ -4,6 +4,7 @@ pub(crate) mod builder;
 mod conditions;
 pub(crate) mod following;
 pub(crate) mod health;
+mod layout;
 mod persistent;
 mod pressure;
 mod providers;

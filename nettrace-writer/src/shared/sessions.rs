@@ -522,7 +522,7 @@ fn note_refused_types() {
 #[cfg(feature = "user_events")]
 fn use_tracepoints() {
     tracepoints_are_used();
-    eventheader_writer::install();
+    eventheader_writer::backend::install();
 }
 
 /// Installs the handlers of `fork` and `exit`. To be called before the first lock, which a forked

@@ -1,14 +1,17 @@
 //! What the threads of a session, its flusher and its handle share.
 
+mod sink_counters;
+
 use std::{
-    io, mem,
+    mem,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use nettrace_event::{EventType, Level};
-use nettrace_format::{Format, FormatError, LeftOut, Stream};
+use nettrace_format::{Format, FormatError, Stream};
 
+use self::sink_counters::SinkCounters;
 use crate::{
     process::thread::ThreadRef,
     protocol::{
@@ -28,11 +31,11 @@ use crate::{
         persistent::{Nobody, Persistent},
         sampled_out::Counts,
         sessions::{self, Met},
-        stats::{SampledOut, SinkError, Stats},
+        stats::{SampledOut, Stats},
         warning::Warning,
     },
-    sink::{failure::code_of, ring::Ring},
-    sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, thread},
+    sink::ring::Ring,
+    sync::{AtomicBool, AtomicU32, Condvar, Mutex, Ordering, thread},
 };
 
 /// How long to wait for threads in the middle of events, for exact counts, when a session is left
@@ -123,52 +126,6 @@ pub(crate) struct Roster {
     unplaced: Option<u64>,
     /// Set then, too: what sampling has left out, over all threads.
     sampled_out: Option<SampledOut>,
-}
-
-/// What the flusher counts.
-#[derive(Debug, Default)]
-pub(crate) struct SinkCounters {
-    pub(crate) written: AtomicU64,
-    pub(crate) lost: AtomicU64,
-    /// Rows that the format cannot hold.
-    pub(crate) refused: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    pub(crate) rounds: AtomicU64,
-    pub(crate) sequence_points: AtomicU64,
-    /// What the streams left out.
-    pub(crate) left_out: Mutex<LeftOut>,
-    /// How often the sink has failed, and its last error.
-    errors: Mutex<(u64, Option<SinkError>)>,
-    /// The message of the error that keeps the sink from taking events, and whether that error is
-    /// final.
-    trouble: Mutex<Option<(String, bool)>>,
-    /// Whether the application's callback or logger has panicked.
-    pub(crate) notice_has_panicked: AtomicBool,
-}
-
-impl SinkCounters {
-    /// Counts an error of the sink.
-    pub(crate) fn failed(&self, error: &io::Error) {
-        let mut errors = self.errors.lock();
-        let told = SinkError { kind: error.kind(), code: code_of(error) };
-        *errors = (errors.0 + 1, Some(told));
-    }
-
-    /// Remembers what keeps the sink from taking events now.
-    pub(crate) fn set_trouble(&self, trouble: Option<(String, bool)>) {
-        *self.trouble.lock() = trouble;
-    }
-
-    /// What keeps the sink from taking events now, and whether that is final.
-    pub(crate) fn trouble(&self) -> Option<(String, bool)> {
-        self.trouble.lock().clone()
-    }
-
-    /// Remembers that the application's callback or logger has panicked.
-    pub(crate) fn notice_panicked(&self) {
-        // Relaxed: a warning may come a moment later.
-        self.notice_has_panicked.store(true, Ordering::Relaxed);
-    }
 }
 
 impl Shared {

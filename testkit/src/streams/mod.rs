@@ -4,10 +4,10 @@
 #![allow(clippy::new_without_default, reason = "a stream has a beginning of its own")]
 
 pub mod hostile;
-pub mod odd;
 pub mod random;
 pub mod runtime;
 pub mod samples;
+pub mod unusual;
 pub mod v5;
 pub mod v5_random;
 pub mod v5_samples;

@@ -1,4 +1,5 @@
-//! Finds the imports between the top-level modules of a package, in the tokens of its sources.
+//! Finds the paths in the tokens of a package's sources, and the imports between its top-level
+//! modules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,42 +7,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::Imports;
-use crate::{
-    error::{Error, Result},
-    workspace::{Package, paths_in},
-};
+use crate::workspace::{Package, rust_files};
 
-/// The imports of a package between its top-level modules.
-pub(super) fn of(package: &Package) -> Result<Imports> {
+/// What the source files of a package say.
+pub(crate) fn sources(package: &Package) -> Result<Vec<Source>> {
     let folder = package.folder.join("src");
-    let mut files = Vec::new();
-    for path in sources(&folder)? {
-        let text = fs::read_to_string(&path)
-            .map_err(|source| Error::File { path: path.clone(), source })?;
-        let tokens = text.parse().map_err(|source: proc_macro2::LexError| Error::Output {
-            command: format!("reading {}", path.display()),
-            source: source.to_string().into(),
-        })?;
-        let below = path.strip_prefix(&folder).unwrap_or(&path);
-        files.push(Source::read(module_of(below), below.display().to_string(), tokens));
-    }
-    Ok(between(&files))
-}
-
-/// The Rust files below a folder.
-fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for path in paths_in(folder)? {
-        if path.is_dir() {
-            files.extend(sources(&path)?);
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            files.push(path);
-        }
-    }
-    Ok(files)
+    let read = |path: &PathBuf| -> Result<Source> {
+        let tokens = fs::read_to_string(path)?.parse();
+        let tokens = tokens.map_err(|error| anyhow!("{}: {error}", path.display()))?;
+        let below = path.strip_prefix(&folder).unwrap_or(path);
+        Ok(Source::read(module_of(below), below.display().to_string(), tokens))
+    };
+    rust_files(&folder)?.iter().map(read).collect()
 }
 
 /// The path of the module in a file; none for the root.
@@ -59,11 +40,14 @@ fn module_of(file: &Path) -> Vec<String> {
 
 /// What a file says of modules.
 #[derive(Debug, Default)]
-struct Source {
+pub(crate) struct Source {
     module: Vec<String>,
-    name: String,
+    /// Its path below `src`.
+    pub(crate) name: String,
     /// Every path that leads through modules, from the root, without globs.
     paths: Vec<Vec<String>>,
+    /// Every other path.
+    pub(crate) others: Vec<Vec<String>>,
     /// What each name of a `use` stands for.
     names: Vec<(String, Vec<String>)>,
     /// The modules that it declares, and those that only tests have.
@@ -76,7 +60,7 @@ struct Source {
 }
 
 /// The imports between the top-level modules of a package, whose files these are.
-fn between(files: &[Source]) -> Imports {
+pub(super) fn between(files: &[Source]) -> Imports {
     let roots = || files.iter().filter(|file| file.module.is_empty());
     let declared: BTreeSet<&str> =
         roots().flat_map(|root| &root.declared).map(String::as_str).collect();
@@ -109,9 +93,7 @@ fn between(files: &[Source]) -> Imports {
     let mut imports = Imports::new();
     for file in files {
         let from = file.module.first().map_or("lib.rs", String::as_str);
-        let is_test = of_tests.contains(from)
-            || file.module.iter().any(|name| name == "tests" || name.ends_with("_tests"));
-        if is_test {
+        if of_tests.contains(from) || file.is_test() {
             continue;
         }
         for path in &file.paths {
@@ -137,7 +119,12 @@ fn between(files: &[Source]) -> Imports {
 }
 
 impl Source {
-    fn read(module: Vec<String>, name: String, tokens: TokenStream) -> Self {
+    /// Whether its name says that only tests have it.
+    pub(crate) fn is_test(&self) -> bool {
+        self.module.iter().any(|name| name == "tests" || name.ends_with("_tests"))
+    }
+
+    pub(crate) fn read(module: Vec<String>, name: String, tokens: TokenStream) -> Self {
         let mut source = Self { module: module.clone(), name, ..Self::default() };
         source.walk(&tokens.into_iter().collect::<Vec<_>>(), &module);
         source
@@ -206,8 +193,9 @@ impl Source {
                 }
                 TokenTree::Ident(_) if begins_path(tokens, at) => {
                     let (words, length) = path(rest);
-                    if let Some(path) = from_root(&words, module) {
-                        self.paths.push(path);
+                    match from_root(&words, module) {
+                        Some(path) => self.paths.push(path),
+                        None => self.others.push(words),
                     }
                     at += length;
                 }
@@ -227,8 +215,13 @@ impl Source {
             let path = match from_root(&words, module) {
                 Some(path) => path,
                 // A module of the root, or another package.
-                None if module.is_empty() => words,
-                None => continue,
+                None => {
+                    self.others.push(words.clone());
+                    if !module.is_empty() {
+                        continue;
+                    }
+                    words
+                }
             };
             // What the root re-exports is not used by what it defines.
             if !(module.is_empty() && is_public) {
@@ -335,12 +328,24 @@ fn begins_item(tokens: &[TokenTree], at: usize) -> bool {
     }
 }
 
-/// Whether a path through modules begins here, and not in its middle or in a visibility.
+/// Whether a path begins here, and not in its middle or in a visibility.
 fn begins_path(tokens: &[TokenTree], at: usize) -> bool {
-    let begins = ["crate", "super", "self"].iter().any(|word| is_word(tokens.get(at), word));
-    let before = at.checked_sub(1).and_then(|before| tokens.get(before));
-    begins && is_separator(&tokens[at + 1..]) && !is_sign(before, ':') && !is_word(before, "in")
+    let (before, here) = tokens.split_at(at);
+    let is_middle = match before {
+        // `pub(in path)`
+        [only] => is_word(Some(only), "in"),
+        // A path from the root has one more `::` in front.
+        [.., name, _, _] if is_separator(&before[at - 2..]) => {
+            word(Some(name)).is_some_and(|name| !KEYWORDS.contains(&&*name))
+        }
+        _ => false,
+    };
+    let begins = word(here.first()).is_some_and(|name| !KEYWORDS.contains(&&*name));
+    begins && is_separator(&here[1..]) && !is_middle
 }
+
+/// Keywords that may precede a path from the root, such as `::std::sync`.
+const KEYWORDS: [&str; 6] = ["as", "dyn", "impl", "in", "mut", "return"];
 
 fn after<'a>(tokens: &'a [TokenTree], name: &str) -> Option<&'a [TokenTree]> {
     let at = tokens.iter().position(|token| is_word(Some(token), name))?;
@@ -410,6 +415,11 @@ mod tests {
         check("a/deep.rs", "use super::super::{b::{X, Y}, c};", &["a -> b", "a -> c"]);
         check("a/mod.rs", "use crate::{self as root, b::{self}};", &["a -> b"]);
         check("a.rs", "fn f() { vec![crate::b::X] }", &["a -> b"]);
+        check(
+            "a.rs",
+            "fn f(x: crate::b::X) { for c in crate::c::all() {} }",
+            &["a -> b", "a -> c"],
+        );
         check("a.rs", "macro_rules! m { () => { $crate::c::f() } }", &["a -> c"]);
         check("a.rs", "pub(in crate::b) fn f(x: &crate::c::X) { g() }", &["a -> c"]);
         check("a.rs", "mod inner { use super::super::b::X; } use self::inner::X;", &["a -> b"]);

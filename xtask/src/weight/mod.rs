@@ -17,18 +17,17 @@ mod programs;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
-    process,
+    path::Path,
     time::Duration,
 };
 
+use anyhow::{Context, Result};
 use programs::{Program, write_all};
 
 use crate::{
     bounds::{Bounds, Verdict, conclude, is_known_machine, shown},
-    error::{Error, Result},
     step::{Step, Tally},
-    workspace::{Workspace, remove_folder},
+    workspace::{Workspace, read, remove_folder},
 };
 
 /// How many more items a program has.
@@ -276,11 +275,11 @@ fn weigh_wholes(workspace: &Workspace, application: Application) -> Result<[Whol
     write_all(workspace, &folder, &programs)?;
     let manifest = folder.join("Cargo.toml");
     Step::cargo().args(["fetch", "--manifest-path"]).arg(&manifest).run()?;
-    let [nothing, ours, tracing] = programs.map(|program| {
+    let [nothing, ours, tracing] = programs.map(|program| -> Result<Whole> {
         remove_folder(&target)?;
         let time = build(&folder, &target, &program, Profile::Release)?;
         let path = target.join("release").join(&program.name);
-        let size = fs::metadata(&path).map_err(|source| Error::File { path, source })?.len();
+        let size = fs::metadata(path)?.len();
         let tree = Step::cargo()
             .args(["tree", "--manifest-path"])
             .arg(&manifest)
@@ -318,11 +317,8 @@ fn build(folder: &Path, target: &Path, program: &Program, profile: Profile) -> R
 /// The processor time of the processes that this one has waited for, and of those that they have
 /// waited for, in steps of 10 ms.
 fn time_of_children() -> Result<Duration> {
-    let path = PathBuf::from(format!("/proc/{}/stat", process::id()));
-    let text = fs::read_to_string(&path).map_err(|source| Error::File { path, source })?;
-    ticks(&text)
-        .map(|ticks| Duration::from_millis(10 * ticks))
-        .ok_or_else(|| Error::Missing("/proc has no times of this process".into()))
+    let ticks = ticks(&read(Path::new("/proc/self/stat"))?);
+    Ok(Duration::from_millis(10 * ticks.context("/proc has no times of this process")?))
 }
 
 /// The fields `cutime` and `cstime`. The second field is a name that may have spaces.
@@ -334,10 +330,7 @@ fn ticks(stat: &str) -> Option<u64> {
 /// The size of the section of code, as binutils see it.
 fn bytes_of_code(program: &Path) -> Result<u64> {
     let text = Step::new("size").args(["-A", "-d"]).arg(program).read()?;
-    section(&text).ok_or_else(|| Error::Output {
-        command: "size".into(),
-        source: format!("{} has no code", program.display()).into(),
-    })
+    section(&text).with_context(|| format!("{} has no code", program.display()))
 }
 
 fn section(sizes: &str) -> Option<u64> {

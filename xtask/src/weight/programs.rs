@@ -1,12 +1,11 @@
 //! The programs that are weighed: their code, and the manifests around it.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{fmt::Write as _, path::Path};
+
+use anyhow::Result;
 
 use super::{Application, Kind, Library};
-use crate::{
-    error::{Error, Result},
-    workspace::Workspace,
-};
+use crate::workspace::{Workspace, read, write};
 
 /// A program, by the name of its package.
 #[derive(Clone, Debug)]
@@ -102,10 +101,7 @@ fn of_libraries(workspace: &Workspace, is_call: bool) -> String {
 pub(super) fn write_all(workspace: &Workspace, folder: &Path, programs: &[Program]) -> Result<()> {
     let members: Vec<_> = programs.iter().map(|program| program.name.as_str()).collect();
     write(&folder.join("Cargo.toml"), &WORKSPACE.replace("MEMBERS", &members.join("\", \"")))?;
-    let locked = workspace.root.join("Cargo.lock");
-    let text = fs::read_to_string(&locked)
-        .map_err(|source| Error::File { path: locked.clone(), source })?;
-    write(&folder.join("Cargo.lock"), &text)?;
+    write(&folder.join("Cargo.lock"), &read(&workspace.root.join("Cargo.lock"))?)?;
     for program in programs {
         let manifest = format!(
             "[package]\nname = \"{}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
@@ -342,11 +338,3 @@ async fn answer() -> String {
     number.to_string()
 }
 ";
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    let unusable = |source| Error::File { path: path.to_owned(), source };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(unusable)?;
-    }
-    fs::write(path, text).map_err(unusable)
-}

@@ -5,14 +5,12 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
-use nettrace_diagnostics::__client::{Target, Wanted};
+use nettrace_diagnostics::client::{Target, Wanted};
 use nettrace_reader::{Reader, verify};
 use tempfile::{TempDir, tempdir, tempdir_in};
-use testkit::process::{copy_program, skipped_in_emulator};
+use testkit::process::{copy_program, skipped_in_emulator, until};
 
 use crate::Service;
 
@@ -22,16 +20,6 @@ fn block(page: &str, language: &str) -> String {
     let text = fs::read_to_string(path).unwrap();
     let (_, rest) = text.split_once(&format!("```{language}\n")).unwrap();
     rest.split_once("```").unwrap().0.to_owned()
-}
-
-/// Waits until something holds.
-#[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(240);
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Whether a program is there. Says so if it is not.

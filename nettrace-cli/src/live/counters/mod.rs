@@ -13,7 +13,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use nettrace_diagnostics::__client::Wanted;
+use nettrace_diagnostics::client::Wanted;
 use nettrace_reader::Event;
 
 use self::{

@@ -76,7 +76,7 @@ fn settle_all() {
         }
         #[cfg(feature = "user_events")]
         if ty.enabled() & 1 << nettrace_event::KERNEL_BIT != 0 {
-            eventheader_writer::count_missed(count);
+            eventheader_writer::backend::count_missed(count);
         }
         for (slot, unplaced) in UNPLACED.iter().enumerate().take(SESSION_BITS as usize) {
             if ty.enabled() & (1 << slot) != 0 {

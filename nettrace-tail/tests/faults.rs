@@ -12,7 +12,7 @@ use std::{
         mpsc,
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nettrace_context::TraceContext;
@@ -26,7 +26,7 @@ use nettrace_writer::{
     traced,
 };
 use testkit::{
-    process::{is_rerun, one_at_a_time, rerun},
+    process::{is_rerun, one_at_a_time, rerun, until},
     reference::judged,
     small_disk::SmallDisk,
 };
@@ -74,15 +74,6 @@ fn so_far(bytes: &[u8]) -> u64 {
         own += u64::from(event.metadata().provider == "Tail-Trouble");
     }
     own
-}
-
-/// Waits until it is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let patience = Instant::now();
-    while !is_so() {
-        assert!(patience.elapsed() < Duration::from_secs(300), "{what}: never");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// What a disk has no room for waits, and is written when there is room again. What comes

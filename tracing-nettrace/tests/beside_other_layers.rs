@@ -68,7 +68,8 @@ fn other_layers_see_what_no_session_wants() {
         work();
         assert_eq!(seen(), 2, "nobody listens");
         let memory = MemorySink::new();
-        let session = Session::builder().sink(memory.clone()).provider("surroundings").start();
+        let session =
+            Session::builder().sink(memory.clone()).provider("beside_other_layers").start();
         let session = session.unwrap();
         work();
         assert_eq!(seen(), 2);
@@ -90,7 +91,8 @@ fn other_layers_see_what_no_session_wants() {
 fn filters_on_our_layer_and_reload() {
     let _alone = one_at_a_time();
     let memory = MemorySink::new();
-    let session = Session::builder().sink(memory.clone()).provider("surroundings").start().unwrap();
+    let session =
+        Session::builder().sink(memory.clone()).provider("beside_other_layers").start().unwrap();
     let (filter, handle) = reload::Layer::new(LevelFilter::WARN);
     let layer = tracing_nettrace::layer().with_filter(filter);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -116,7 +118,7 @@ fn filters_on_our_layer_and_reload() {
 fn subscribers_of_several_threads() {
     let _alone = one_at_a_time();
     let memory = MemorySink::new();
-    let builder = Session::builder().sink(memory.clone()).provider("surroundings");
+    let builder = Session::builder().sink(memory.clone()).provider("beside_other_layers");
     let session = builder.on_full(OnFull::Block).start().unwrap();
     const THREADS: u64 = 64;
     let threads: Vec<_> = (0..THREADS)
@@ -317,7 +319,7 @@ fn lines_have_the_ids_of_the_trace() {
         }
     }
 
-    #[nettrace_writer::traced(provider = "surroundings")]
+    #[nettrace_writer::traced(provider = "beside_other_layers")]
     fn ours() {
         info!("within ours");
     }
@@ -435,7 +437,7 @@ fn spans_have_the_ids_of_opentelemetry() {
         }
     }
 
-    #[traced(provider = "surroundings")]
+    #[traced(provider = "beside_other_layers")]
     fn ours() {
         info_span!("inner").in_scope(|| info!("inmost"));
     }

@@ -38,11 +38,11 @@ fn a_start_is_told_late_once() {
     let _alone = one_at_a_time();
     for way in Way::BOTH {
         tracing::dispatcher::with_default(&way.dispatch(Options::new()), || {
-            let first = Recording::start("late");
+            let first = Recording::start("sessions_within_spans");
             let outer = info_span!("outer", n = 1).entered();
             let inner = info_span!("inner").entered();
             let other = info_span!(parent: None, "other");
-            let second = Recording::start("late");
+            let second = Recording::start("sessions_within_spans");
             info!(name: "told", "within");
             info!(name: "told", "again");
             drop(inner);
@@ -91,10 +91,10 @@ fn a_session_in_a_used_slot_is_told() {
     let _alone = one_at_a_time();
     for way in Way::BOTH {
         tracing::dispatcher::with_default(&way.dispatch(Options::new()), || {
-            let first = Recording::start("late");
+            let first = Recording::start("sessions_within_spans");
             let span = info_span!("long");
             drop(first.finish());
-            let second = Recording::start("late");
+            let second = Recording::start("sessions_within_spans");
             drop(span);
             assert_eq!(names(&second.finish()), ["longStart", "longStop"], "{way:?}");
         });
@@ -106,10 +106,10 @@ fn a_session_with_new_filters_is_told() {
     let _alone = one_at_a_time();
     for way in Way::BOTH {
         tracing::dispatcher::with_default(&way.dispatch(Options::new()), || {
-            let first = Recording::start("late");
+            let first = Recording::start("sessions_within_spans");
             let second = Recording::start("elsewhere");
             let span = info_span!("long");
-            second.0.set_providers(["late"]).unwrap();
+            second.0.set_providers(["sessions_within_spans"]).unwrap();
             drop(span);
             assert_eq!(names(&second.finish()), ["longStart", "longStop"], "{way:?}");
             assert_eq!(names(&first.finish()), ["longStart", "longStop"], "{way:?}");
@@ -127,7 +127,7 @@ fn spans_are_kept_if_asked_for() {
             let lower = debug_span!("too low").entered();
             let inner = info_span!("inside").entered();
             info!("nobody listens");
-            let session = Recording::start("late");
+            let session = Recording::start("sessions_within_spans");
             drop((inner, lower, outer));
             let events = session.finish();
             assert_eq!(names(&events), ["insideStart", "insideStop", "keptStart", "keptStop"]);

@@ -2,7 +2,7 @@
 
 use nettrace_reader::{Dialect, Options, Reader, Rule, Type, Value, heph, verify, verify_with};
 use testkit::streams::{
-    EventType, Row, Stream, fields_of, odd, utf16z,
+    EventType, Row, Stream, fields_of, unusual, utf16z,
     v5::{self, Objects},
     varuint,
 };
@@ -15,7 +15,7 @@ fn row(sequence: u32, time: u64) -> Row {
 /// the events before them are delivered.
 #[test]
 fn odd_streams_are_read() {
-    for (name, bytes) in odd::all() {
+    for (name, bytes) in unusual::all() {
         let count = |bytes: &[u8]| {
             let mut reader = match Reader::new(bytes) {
                 Ok(reader) => reader,

@@ -2,6 +2,11 @@
 //!
 //! These tests run in the machine, by `cargo xtask vm`. Elsewhere they print that they are skipped.
 
+#![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a test waits")]
+
+mod machine;
+
 use std::{
     env,
     error::Error,
@@ -11,6 +16,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+use machine::inside;
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 
@@ -71,15 +78,6 @@ fn perf_listens_to_a_user_event() -> Outcome {
 
     dynamic_event(&format!("!u:{name} u32 number\n"))?;
     wait_until(|| Ok(listeners(&name)?.is_none()))
-}
-
-/// Whether this is the machine. If not, prints that the test is skipped.
-fn inside() -> bool {
-    let inside = env::var_os("NETTRACE_LIVE").is_some();
-    if !inside {
-        println!("skipped: not in the machine of `cargo xtask vm`");
-    }
-    inside
 }
 
 /// What follows the name of a user event in the kernel's list. `None` if it is not listed.

@@ -1,4 +1,4 @@
-//! What is hard about `tracing`, by the layer and by the subscriber.
+//! Callsites, filters, futures, threads and memory, by the layer and by the subscriber.
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,

@@ -1,0 +1,199 @@
+//! `tail`, of a process and of a trace in a pipe.
+
+#![cfg(unix)]
+#![expect(clippy::disallowed_methods, reason = "a test sleeps")]
+
+mod live_support;
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    path::Path,
+    process::{Child, Stdio},
+    thread,
+};
+
+use live_support::{interrupt, nettrace, succeeded, until};
+use nettrace_diagnostics::Options;
+use nettrace_writer::{Emit as _, TraceEvent, TraceSpan};
+use tempfile::tempdir;
+use testkit::process::{is_rerun, this_program};
+
+#[derive(TraceSpan)]
+#[trace_event(provider = "Contoso-Tail")]
+struct Request {
+    route: &'static str,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Contoso-Tail", level = Warning, message = "{what} is gone")]
+struct Gone {
+    what: &'static str,
+    left: u32,
+}
+
+/// A process that does its work when it is told to and somebody listens. Other tests listen to all
+/// that happens in this one.
+struct Worker(Child);
+
+impl Worker {
+    /// Whether this is the process.
+    fn is_here() -> bool {
+        let Some(folder) = is_rerun() else { return false };
+        let _diagnostics = Options::new().directory(&folder).listen().unwrap();
+        // From here on the types are known, and tell whether somebody listens.
+        work();
+        for _ in std::io::stdin().lock().bytes() {
+            until("somebody listens", Gone::is_any_enabled);
+            work();
+        }
+        true
+    }
+
+    fn start(test: &str, folder: &Path) -> Self {
+        let mut command = this_program();
+        command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+        command.env("NETTRACE_RERUN", folder).stdin(Stdio::piped()).stdout(Stdio::null());
+        let worker = Self(command.spawn().unwrap());
+        until("it listens", || {
+            let listed = succeeded(&nettrace(folder, &["ps"]).output().unwrap());
+            listed.contains(&worker.pid())
+        });
+        worker
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn work(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(&[1]).unwrap();
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+/// The next line of a command that watches. Fails if it does not come.
+fn next_line(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> String {
+    lines.next().expect("a line").unwrap()
+}
+
+/// What a line has behind its time of day.
+fn behind_time(line: &str) -> &str {
+    let (time, rest) = line.split_at(15);
+    assert!(time.chars().all(|c| c.is_ascii_digit() || c == ':' || c == '.'), "{line}");
+    rest
+}
+
+/// A request with an event inside, on this thread, and an event on another.
+fn work() {
+    let span = Request { route: "/orders" }.enter();
+    Gone { what: "tea", left: 3 }.emit();
+    drop(span);
+    thread::scope(|scope| {
+        scope.spawn(|| Gone { what: "\x1b[31mmilk\n", left: 0 }.emit());
+    });
+}
+
+#[test]
+fn tail_shows_each_event_as_it_comes() {
+    if Worker::is_here() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let mut worker = Worker::start("tail_shows_each_event_as_it_comes", folder.path());
+    let pid = worker.pid();
+    for pretty in [false, true] {
+        let mut arguments = vec!["tail", "-p", &pid, "--provider", "contoso-tail"];
+        arguments.extend(pretty.then_some("--pretty"));
+        let mut child = nettrace(folder.path(), &arguments).spawn().unwrap();
+        // Once: nothing that follows pushes it out.
+        worker.work();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let count = if pretty { 13 } else { 4 };
+        let shown: Vec<_> = (0..count).map(|_| next_line(&mut lines)).collect();
+        interrupt(&child);
+        let rest: Vec<_> = lines.map(Result::unwrap).collect();
+        assert!(rest.iter().all(String::is_empty), "{rest:?}");
+        let output = child.wait_with_output().unwrap();
+        succeeded(&output);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("# events=4 shown=4 lost=0 "), "{said}");
+        check_lines(&shown, pretty);
+    }
+    worker.end();
+}
+
+/// Checks what is shown of [`work`].
+fn check_lines(shown: &[String], pretty: bool) {
+    println!("{}", shown.join("\n"));
+    let events: Vec<_> =
+        shown.iter().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).collect();
+    let [start, inside, stop, other] = events[..] else { panic!("{shown:#?}") };
+    let indent = if pretty { "" } else { "  " };
+    let head = "  INFO > Contoso-Tail/Request [";
+    let start = behind_time(start);
+    assert!(start.starts_with(head) && start.ends_with("] route=\"/orders\""), "{start}");
+    let id = &start[head.len()..head.len() + 16];
+    let expected = format!("  WARN {indent}Contoso-Tail/Gone [{id}]: tea is gone left=3");
+    assert_eq!(behind_time(inside), expected);
+    let expected = "  WARN Contoso-Tail/Gone: \\u{1b}[31mmilk\\n is gone left=0";
+    assert_eq!(behind_time(other), expected);
+    let stop = behind_time(stop);
+    let head = format!("  INFO < Contoso-Tail/Request [{id}] ");
+    assert!(stop.starts_with(&head) && stop.ends_with("s ok"), "{stop}");
+    if pretty {
+        let around = "    in Contoso-Tail/Request route=\"/orders\"";
+        assert_eq!(shown.iter().filter(|line| *line == around).count(), 1, "{shown:#?}");
+        let place = |line: &&String| line.starts_with("    at ") && line.contains("tail.rs");
+        assert_eq!(shown.iter().filter(place).count(), 4, "{shown:#?}");
+    }
+}
+
+/// `collect -o - | dump -`: what is shown does not wait for what follows.
+#[test]
+fn a_trace_in_a_pipe_is_shown_as_it_comes() {
+    if Worker::is_here() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let mut worker = Worker::start("a_trace_in_a_pipe_is_shown_as_it_comes", folder.path());
+    let pid = worker.pid();
+    let arguments = ["collect", "-p", &pid, "--providers", "Contoso-Tail", "-o", "-"];
+    let mut collect = nettrace(folder.path(), &arguments).spawn().unwrap();
+    let mut dump = nettrace(folder.path(), &["dump", "-"]);
+    let mut dump = dump.stdin(collect.stdout.take().unwrap()).spawn().unwrap();
+    let mut lines = BufReader::new(dump.stdout.take().unwrap()).lines();
+    for _ in 0..2 {
+        worker.work();
+        let shown: Vec<_> = (0..4).map(|_| next_line(&mut lines)).collect();
+        assert!(shown[1].contains("tea is gone"), "{shown:#?}");
+    }
+    interrupt(&collect);
+    assert_eq!(lines.count(), 0);
+    succeeded(&collect.wait_with_output().unwrap());
+    succeeded(&dump.wait_with_output().unwrap());
+    worker.end();
+}
+
+#[test]
+fn tail_ends_with_its_process_and_colors_when_asked() {
+    if Worker::is_here() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let mut worker =
+        Worker::start("tail_ends_with_its_process_and_colors_when_asked", folder.path());
+    let pid = worker.pid();
+    let arguments = ["tail", "-p", &pid, "--where", "left=3", "--color", "always"];
+    let mut tail = nettrace(folder.path(), &arguments).spawn().unwrap();
+    worker.work();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    let line = next_line(&mut lines);
+    assert!(line.starts_with("\x1b[2m") && line.contains("\x1b[33m WARN\x1b[0m"), "{line:?}");
+    worker.end();
+    assert_eq!(lines.count(), 0);
+    succeeded(&tail.wait_with_output().unwrap());
+}

@@ -1,0 +1,95 @@
+//! How the budget of a session is divided into chunks.
+
+use std::ops::RangeInclusive;
+
+use crate::{protocol::pool, session::builder::SessionBuilder, shared::error::Error};
+
+/// The size of the chunks that a thread takes while it writes little, in bytes.
+const SMALL_CHUNK: usize = 2_048;
+
+/// The chunk sizes that a caller may set, in bytes.
+const CHUNK_SIZES: RangeInclusive<usize> = 4_096..=1_048_576;
+
+/// The fewest chunks that a session needs.
+const LEAST_CHUNKS: usize = 4;
+
+/// The room that one event of the largest size needs, in bytes: payload, labels, stack and headers.
+const JUMBO_SIZE: usize = 80 << 10;
+
+/// For how many events of the largest size a budget reserves room, beside its chunks.
+fn jumbos(budget: usize) -> usize {
+    (budget / (16 * JUMBO_SIZE)).clamp(1, 32)
+}
+
+/// The smallest budget for chunks of this size.
+fn least_budget(chunk_size: usize) -> usize {
+    let mut least = 0;
+    loop {
+        let needed = jumbos(least) * JUMBO_SIZE + LEAST_CHUNKS * chunk_size;
+        if needed <= least {
+            return least;
+        }
+        least = needed;
+    }
+}
+
+impl SessionBuilder {
+    /// How the budget is divided into chunks.
+    pub(crate) fn layout(&self) -> Result<pool::Layout, Error> {
+        let chunk_size = match self.chunk_size {
+            Some(size) if CHUNK_SIZES.contains(&size) => size.next_multiple_of(64),
+            Some(given) => {
+                let (least, most) = (*CHUNK_SIZES.start(), *CHUNK_SIZES.end());
+                return Err(Error::ChunkSize { given, least, most });
+            }
+            // Large chunks cost fewer instructions an event. Small ones serve more threads.
+            None if self.budget >= 32 << 20 => 64 << 10,
+            None => (self.budget / 64).next_power_of_two().clamp(*CHUNK_SIZES.start(), 32 << 10),
+        };
+        let jumbos = jumbos(self.budget);
+        let chunks = self.budget.saturating_sub(jumbos * JUMBO_SIZE) / chunk_size;
+        if chunks < LEAST_CHUNKS {
+            let least = least_budget(chunk_size);
+            return Err(Error::BudgetTooSmall { given: self.budget, chunk_size, least });
+        }
+        // Chunks of less than twice the smallest size are not split.
+        let parts = if chunk_size < 2 * CHUNK_SIZES.start() { 1 } else { chunk_size / SMALL_CHUNK };
+        // Each part of a chunk has a number of its own.
+        let most = (1 << 28) / parts;
+        let Ok(chunks) = u32::try_from(chunks.min(most)) else { unreachable!("at most 2^28") };
+        let parts = parts as u32;
+        Ok(pool::Layout {
+            chunk_size,
+            chunks,
+            parts,
+            jumbo_size: JUMBO_SIZE,
+            jumbos: jumbos as u32,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_that_an_error_names_is_enough() {
+        let fits = |budget, chunk_size| {
+            let builder = SessionBuilder { budget, chunk_size, ..SessionBuilder::new() };
+            builder.layout().map(|layout| layout.chunks)
+        };
+        for chunk_size in [None, Some(4_096), Some(4_097), Some(100_000), Some(1 << 20)] {
+            let error = fits(1, chunk_size).unwrap_err();
+            let Error::BudgetTooSmall { given: 1, least, .. } = error else { panic!("{error}") };
+            assert!(fits(least, chunk_size).unwrap() >= 4, "{chunk_size:?} in {least}");
+            fits(least - 1, chunk_size).unwrap_err();
+        }
+        for given in [0, 4_095, 1_048_577, usize::MAX] {
+            let error = fits(64 << 20, Some(given)).unwrap_err();
+            let Error::ChunkSize { given: told, least: 4_096, most: 1_048_576 } = error else {
+                panic!("{error}")
+            };
+            assert_eq!(told, given);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The thread that writes the dumps of a session.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    fs,
+    io::ErrorKind,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use super::{Control, Request};
+use crate::{
+    protocol::clock::Stopwatch,
+    session::{
+        pressure::{self, Pressure, Short},
+        recorder::Recorder,
+    },
+    shared::{
+        channel::{Missing, Receiver},
+        error::Error,
+    },
+    sink::{
+        FileSink,
+        ring::{Dump, Past},
+    },
+};
+
+/// The most bytes of a trigger's name in the name of a file.
+const MOST_OF_NAME: usize = 48;
+/// How many numbers in a row may be taken by other files.
+const MOST_TAKEN: u32 = 10_000;
+
+/// The dumps of a session, as their thread writes them.
+pub(super) struct Dumps {
+    pub(super) recorder: Recorder,
+    /// Looked at now and then.
+    pub(super) pressure: Option<Pressure>,
+    pub(super) control: Arc<Control>,
+    pub(super) folder: PathBuf,
+    pub(super) stem: OsString,
+    pub(super) after: Duration,
+    pub(super) most: usize,
+    /// The dumps that are there.
+    pub(super) files: VecDeque<PathBuf>,
+    pub(super) number: u32,
+}
+
+impl Dumps {
+    pub(super) fn run(&mut self, inbox: &Receiver<Request>) {
+        while let Ok(first) = self.next(inbox) {
+            let mut requests = vec![first];
+            let since = Stopwatch::start();
+            while requests.iter().all(|request| !request.is_urgent) {
+                match inbox.recv_timeout(self.after.saturating_sub(since.elapsed())) {
+                    Ok(next) => requests.push(next),
+                    Err(Missing::Late | Missing::Gone) => break,
+                }
+            }
+            self.write(&requests);
+        }
+    }
+
+    /// The next trigger. Looks meanwhile whether memory is short.
+    fn next(&mut self, inbox: &Receiver<Request>) -> Result<Request, Missing> {
+        let Some(pressure) = &mut self.pressure else { return inbox.recv() };
+        loop {
+            match inbox.recv_timeout(pressure::INTERVAL) {
+                Err(Missing::Late) => {}
+                next => return next,
+            }
+            let (name, key, count) = match pressure.look() {
+                None => continue,
+                Some(Short::Waits(percent)) => ("low-memory", "memory.waits_percent", percent),
+                Some(Short::Out(times)) => ("out-of-memory", "memory.times_out", times),
+            };
+            self.control.ask(name, &[(key, &count.to_string())], false, None);
+        }
+    }
+
+    /// Writes a dump for these triggers, and counts it.
+    fn write(&mut self, requests: &[Request]) {
+        let names: Vec<_> = requests.iter().map(|request| &*request.name).collect();
+        let names = names.join(", ");
+        let given = requests.iter().flat_map(|request| &request.key_values);
+        let given = given.map(|(key, value)| (&**key, &**value));
+        let key_values: Vec<_> = [("nettrace.trigger", &*names)].into_iter().chain(given).collect();
+        let written = self.write_file(&requests[0].name, &key_values);
+        let mut counts = self.control.counts.lock();
+        match written {
+            Ok((path, dump)) => {
+                counts.written += 1;
+                counts.last = Some((path, dump));
+            }
+            Err(error) => {
+                counts.failed += 1;
+                counts.last_error = Some(error.to_string());
+            }
+        }
+    }
+
+    fn write_file(
+        &mut self,
+        name: &str,
+        key_values: &[(&str, &str)],
+    ) -> Result<(PathBuf, Dump), Error> {
+        let asked = SystemTime::now();
+        let mut taken = 0;
+        loop {
+            self.number += 1;
+            let path = self.path(name);
+            let mut sink = FileSink::new(&path);
+            match self.recorder.dump(Past::All, &mut sink, key_values, asked) {
+                Err(Error::Sink(error))
+                    if error.kind() == ErrorKind::AlreadyExists && taken < MOST_TAKEN =>
+                {
+                    taken += 1;
+                }
+                result => {
+                    self.files.push_back(path.clone());
+                    let dump = result?;
+                    while self.files.len() > self.most {
+                        let Some(oldest) = self.files.pop_front() else { break };
+                        // It may be gone.
+                        let _ = fs::remove_file(oldest);
+                    }
+                    return Ok((path, dump));
+                }
+            }
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        let mut file = self.stem.clone();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let name = name.bytes().map(|byte| if plain(byte) { char::from(byte) } else { '-' });
+        let name: String = name.take(MOST_OF_NAME).collect();
+        file.push(format!("-{name}-{}.nettrace", self.number));
+        self.folder.join(file)
+    }
+}
