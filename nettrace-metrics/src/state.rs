@@ -362,8 +362,9 @@ pub(crate) fn sum(cell: u32, base: u64, shared: &AtomicU64) -> u64 {
     cells::sum(cell).wrapping_sub(base).wrapping_add(shared)
 }
 
-/// Tags as .NET writes them, sorted by their keys. A comma is always one between tags, so that who
-/// takes a tag out takes out all of it.
+/// Tags as .NET writes them, sorted by their keys. A comma is always one between tags, and what
+/// stands before the first `=` or `:` is a whole key, so that who takes a tag out takes out all of
+/// it.
 pub(crate) fn tags_text(tags: &[(&str, &str)]) -> String {
     let mut tags = tags.to_vec();
     tags.sort_unstable();
@@ -371,6 +372,7 @@ pub(crate) fn tags_text(tags: &[(&str, &str)]) -> String {
     for (key, value) in tags {
         let comma = if text.is_empty() { "" } else { "," };
         let [key, value] = [key, value].map(|part| part.replace(',', "%2C"));
+        let key = key.replace('=', "%3D").replace(':', "%3A");
         text.extend([comma, &key, "=", &value]);
     }
     text

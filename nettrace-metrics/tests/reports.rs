@@ -358,10 +358,10 @@ fn wrong_arguments_are_told() {
 fn a_tag_is_redacted() {
     let user = "cn=Ada,ou=Lovelace,zone:x=1815";
     for how in [Redact::Mask, Redact::Hash] {
-        let meter = Meter::builder("Redacted-Tags").tag("user", user).build();
+        let meter = Meter::builder("Redacted-Tags").tag("user:id", user).build();
         let counter = meter.counter("orders").build();
         let memory = MemorySink::new();
-        let builder = Session::builder().sink(memory.clone()).redact("user", how);
+        let builder = Session::builder().sink(memory.clone()).redact("user:id", how);
         let session = builder.start().unwrap();
         let meters = "SessionId=s;Metrics=Redacted-Tags;RefreshInterval=1000";
         let providers = [
@@ -369,7 +369,7 @@ fn a_tag_is_redacted() {
             [("Redacted-Tags", "EventCounterIntervalSec=1000")],
         ];
         for (provider, begun) in providers.iter().zip(["BeginInstrumentReporting", ""]) {
-            let tagged = counter.tagged(&[("user", user), ("zone", "eu"), ("a,b", "c,d")]);
+            let tagged = counter.tagged(&[("user:id", user), ("zone", "eu"), ("a,b", "c,d")]);
             tagged.add(1);
             let reporting = attach(&session, *provider);
             if !begun.is_empty() {
@@ -391,14 +391,14 @@ fn a_tag_is_redacted() {
             texts.filter(|text| !text.is_empty()).collect()
         };
         let (tags, of_counters, of_meter) = (of("tags"), of("Metadata"), of("meterTags"));
-        let hidden = of_meter[0].strip_prefix("user=").unwrap();
+        let hidden = of_meter[0].strip_prefix("user%3Aid=").unwrap();
         match how {
             Redact::Mask => assert_eq!(hidden, "***"),
             _ => assert!(hidden.len() == 16, "{hidden}"),
         }
-        assert_eq!(tags[0], format!("a%2Cb=c%2Cd,user={hidden},zone=eu"));
+        assert_eq!(tags[0], format!("a%2Cb=c%2Cd,user%3Aid={hidden},zone=eu"));
         let of_counter = of_counters.iter().find(|tags| tags.contains("zone")).unwrap();
-        let (before, after) = ("a%2Cb:c%2Cd,user:", ",zone:eu");
+        let (before, after) = ("a%2Cb:c%2Cd,user%3Aid:", ",zone:eu");
         assert!(of_counter.starts_with(before) && of_counter.ends_with(after), "{of_counter}");
     }
 }

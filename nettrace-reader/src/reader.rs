@@ -12,7 +12,9 @@ use crate::{
     rows::{EventBlock, Rows},
     schema::Metadata,
     sorted::SortedReader,
-    tables::{Number, Slot, Tables, ThreadTotals, TypeTotals, cost_of_metadata, undefined},
+    tables::{
+        Continues, Number, Slot, Tables, ThreadTotals, TypeTotals, cost_of_metadata, undefined,
+    },
     typed::{EventSource, Events, ReadEvent},
 };
 
@@ -22,6 +24,7 @@ mod joined;
 mod open;
 
 pub use crate::reader::counts::Totals;
+use crate::reader::joined::Part;
 
 /// Reads a stream from front to back and lends its events in the order of the stream.
 ///
@@ -56,10 +59,7 @@ pub struct Reader<R> {
     finished_types_cost: usize,
     /// The first damage in a description of an event type.
     first_damage: Option<Damage>,
-    /// Which file of its recording this stream is.
-    file: Option<String>,
-    /// If this stream has events again that the streams before had: how many events they had.
-    repeats: Option<u64>,
+    part: Part,
     pub(crate) current: Current,
     state: State,
 }
@@ -98,8 +98,10 @@ enum State {
 pub(crate) enum Step {
     /// A row, which [`Reader::current`] describes.
     Row,
-    /// The end of a run of rows: of an event block, or before a row that is left out.
-    RunEnd,
+    /// The end of an event block.
+    BlockEnd,
+    /// A row or a sequence point that is left out, because a stream before had it.
+    LeftOut,
     /// A sequence point. [`Reader::pass_sequence_point`] applies its effects on the tables.
     SequencePoint { flush_threads: bool, flush_metadata: bool },
     /// The end of the stream.
@@ -178,7 +180,7 @@ impl<R: Source> Reader<R> {
                     self.pass_like_rows();
                     continue;
                 }
-                Step::RunEnd => {}
+                Step::BlockEnd | Step::LeftOut => {}
                 Step::SequencePoint { flush_threads, flush_metadata } => {
                     self.pass_sequence_point(flush_threads, flush_metadata);
                 }
@@ -211,7 +213,7 @@ impl<R: Source> Reader<R> {
         loop {
             match self.step()? {
                 Step::Row => return Ok(true),
-                Step::RunEnd => {}
+                Step::BlockEnd | Step::LeftOut => {}
                 Step::SequencePoint { flush_threads, flush_metadata } => {
                     self.pass_sequence_point(flush_threads, flush_metadata);
                 }
@@ -260,10 +262,13 @@ impl<R: Source> Reader<R> {
             }
             self.current.warm = false;
             self.state = State::BetweenBlocks;
-            return Ok(Step::RunEnd);
+            return Ok(Step::BlockEnd);
         }
         let step = self.next_block();
-        if !matches!(step, Ok(Step::Row | Step::RunEnd | Step::SequencePoint { .. })) {
+        if !matches!(
+            step,
+            Ok(Step::Row | Step::BlockEnd | Step::LeftOut | Step::SequencePoint { .. })
+        ) {
             self.state = State::Ended;
         }
         step
@@ -290,9 +295,10 @@ impl<R: Source> Reader<R> {
                 self.resolve(start)?;
             }
         }
-        if self.repeats.is_some() && self.is_repeated() {
+        if self.tables.continues == Continues::Again && self.is_repeated() {
             self.current.warm = false;
-            return Ok(Step::RunEnd);
+            self.part.left_out += 1;
+            return Ok(Step::LeftOut);
         }
         let header = &self.current.rows.header;
         self.totals.events += 1;
@@ -398,7 +404,7 @@ impl<R: Source> Reader<R> {
             Stop::Damage(damage) => Error::malformed(head.kind, damage),
         });
         if head.kind == BlockKind::EndOfStream && self.options.joined && self.next_stream()? {
-            return Ok(Step::RunEnd);
+            return Ok(Step::BlockEnd);
         }
         step
     }
@@ -411,7 +417,7 @@ impl<R: Source> Reader<R> {
             finished_threads,
             finished_types_cost,
             first_damage,
-            repeats,
+            part,
             options,
             current,
             ..
@@ -434,7 +440,7 @@ impl<R: Source> Reader<R> {
                     ..Current::default()
                 };
                 self.state = State::InEventBlock;
-                return Ok(Step::RunEnd);
+                return Ok(Step::BlockEnd);
             }
             BlockKind::Trace => {
                 return Err(Damage { offset: head.offset, what: "it is the second one" }.into());
@@ -476,12 +482,13 @@ impl<R: Source> Reader<R> {
                         let number = Number::Bound(sequence);
                         checkpoint(tables, totals, offset, index, number).map(|_| ())
                     })?;
-                totals.sequence_points += 1;
-                if *repeats == Some(totals.events) {
-                    // The streams before had it, and later events than those before it.
+                let is_later = tables.continues != Continues::NextFile && tables.stream() > 0;
+                if is_later && totals.events == part.first {
+                    // It is older than the end of the streams before.
                     tables.flush_stream();
-                    return Ok(Step::RunEnd);
+                    return Ok(Step::LeftOut);
                 }
+                totals.sequence_points += 1;
                 if options.keep_thread_totals && (point.flush_threads || format == Format::V5) {
                     let kept = finished_threads.len() + tables.live_threads().count();
                     check_kept(head.offset, kept, options.definitions_limit)?;
@@ -506,7 +513,7 @@ impl<R: Source> Reader<R> {
             }
             BlockKind::Unknown(_) | BlockKind::UnknownObject => totals.unknown_blocks += 1,
         }
-        Ok(Step::RunEnd)
+        Ok(Step::BlockEnd)
     }
 
     /// Removes the definitions that a sequence point makes invalid. Everything before the point has
@@ -555,7 +562,12 @@ fn checkpoint(
     number: Number,
 ) -> std::result::Result<Slot, Stop> {
     let slot = tables.numbered_thread_at(offset, index, number).map_err(Stop::Error)?;
+    let is_again = tables.continues == Continues::Again;
     let thread = tables.thread_mut(slot);
+    if (is_again || thread.comes_later) && thread.has_passed(number.value()) {
+        // A dump says, too, what happened before its first event.
+        return Ok(slot);
+    }
     let before = thread.step_backs;
     totals.lost += u64::from(thread.advance(number));
     totals.step_backs += thread.step_backs - before;

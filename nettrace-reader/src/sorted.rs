@@ -290,7 +290,7 @@ impl<R: Source> SortedReader<R> {
             let start = self.reader.current.rows.position;
             let result = match self.reader.step() {
                 Ok(Step::Row) => self.take_row(start),
-                Ok(Step::RunEnd) => self.end_segment(),
+                Ok(Step::BlockEnd | Step::LeftOut) => self.end_segment(),
                 Ok(Step::SequencePoint { flush_threads, flush_metadata }) => {
                     self.after = After::PassSequencePoint { flush_threads, flush_metadata };
                     self.start_release(Release::Everything);

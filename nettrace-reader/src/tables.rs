@@ -3,10 +3,7 @@
 use std::{borrow::Cow, mem::size_of, ops::Range};
 
 pub use crate::tables::numbers::ThreadTotals;
-pub(crate) use crate::tables::{
-    cost::cost_of_metadata,
-    numbers::{Number, STEP_BACK},
-};
+pub(crate) use crate::tables::{cost::cost_of_metadata, numbers::Number};
 use crate::{
     error::{Error, ErrorKind, Result, Table},
     framing::Format,
@@ -43,6 +40,18 @@ pub(crate) type Slot = u32;
 /// indices get another meaning before the event is delivered.
 pub(crate) type Definitions = u64;
 
+/// How a stream goes on with those before it, if there are any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Continues {
+    /// The numbers of threads begin again.
+    #[default]
+    NextFile,
+    /// The numbers go on, maybe much later.
+    Later,
+    /// It begins with threads and events that those before it had.
+    Again,
+}
+
 /// In versions 4 and 5, no block states that a thread has ended. With more threads than this, the
 /// reader forgets those that a sequence point does not list.
 const MANY_THREADS: usize = 4096;
@@ -69,8 +78,7 @@ pub(crate) struct Tables {
     metadata_slots: Map<u32, Slot>,
     /// How many joined streams have ended, and how many had when each type was defined last.
     stream: u64,
-    /// Whether this one can have threads and events again that those before had.
-    repeats: bool,
+    pub(crate) continues: Continues,
     /// The last numbers of threads that have ended, if a joined stream can have them again.
     pub(crate) ended: Option<Map<u64, u32>>,
     metadata_streams: Vec<u64>,
@@ -140,7 +148,7 @@ impl Tables {
             type_counts: Vec::new(),
             metadata_slots: Map::default(),
             stream: 0,
-            repeats: false,
+            continues: Continues::default(),
             ended: None,
             metadata_streams: Vec::new(),
             threads: Vec::new(),
@@ -332,12 +340,14 @@ impl Tables {
         if known.stream == self.stream {
             return Err(duplicate(offset, Table::Thread, index));
         }
-        // It goes on in this stream. In another file its numbers begin again.
+        // It goes on in this stream.
         self.cost.threads -= cost_of_thread(&known.thread);
         self.cost.threads += cost_of_thread(&thread);
         (known.thread, known.stream) = (thread, self.stream);
-        if !self.repeats {
-            known.last_sequence = 0;
+        match self.continues {
+            Continues::NextFile => known.last_sequence = 0,
+            Continues::Later => known.comes_later = true,
+            Continues::Again => {}
         }
         self.check_limit(offset)
     }
@@ -352,6 +362,7 @@ impl Tables {
             thread,
             last_sequence: ended.unwrap_or(0),
             has_ended_before: ended.is_some(),
+            comes_later: self.continues == Continues::Later,
             numbering: Numbering::new(self.format, self.dialect),
             definition: self.definitions,
             stream: self.stream,
@@ -388,9 +399,8 @@ impl Tables {
         }
     }
 
-    /// Notes that a stream has ended and that its continuation begins, which may repeat some of it.
-    /// Returns threads that seem to have ended, and are removed.
-    pub(crate) fn begin_stream(&mut self, repeats: bool) -> Vec<ThreadTotals> {
+    /// Notes that a stream has ended and that its continuation begins. Returns threads that seem to have ended, and are removed.
+    pub(crate) fn begin_stream(&mut self, continues: Continues) -> Vec<ThreadTotals> {
         // What comes now belongs to other definitions.
         let last = self.definitions;
         self.definitions += 1;
@@ -410,9 +420,9 @@ impl Tables {
             gone.iter().for_each(|thread| self.remove_thread(thread.thread.index));
         }
         self.stream += 1;
-        self.repeats = repeats;
-        if let (false, Some(ended)) = (repeats, &mut self.ended) {
-            ended.clear();
+        self.continues = continues;
+        if continues == Continues::NextFile {
+            self.ended.iter_mut().for_each(Map::clear);
         }
         gone
     }

@@ -1,6 +1,6 @@
 //! Delivery in the order of time, and how many events wait for it.
 
-use nettrace_reader::{ErrorKind, Event, Options, Reader};
+use nettrace_reader::{Dialect, ErrorKind, Event, Item, Options, Reader, Trace};
 use proptest::prelude::*;
 use testkit::streams::{Row, Stream, random, samples, varuint};
 
@@ -285,6 +285,63 @@ fn part(number: u32) -> Stream {
 fn with_stack(mut row: Row, stack: u32) -> Row {
     row.stack = stack;
     row
+}
+
+/// A dump of a flight recorder, before which the recorder had so many events.
+fn dump(given_up: u64) -> Stream {
+    let given_up = given_up.to_string();
+    let keys = [("nettrace.recording", "1d"), ("nettrace.file", "1"), (Trace::GIVEN_UP, &given_up)];
+    let mut dump = Stream::with_keys(&keys);
+    dump.simple_metadata(1);
+    dump
+}
+
+/// Each event of dumps that overlap comes once, in every dialect.
+#[test]
+fn dumps_that_overlap_are_one_stream() {
+    let mut first = dump(0);
+    first.thread(5).thread(6);
+    let rows = [Row::new(5, 1, 1010), Row::new(5, 2, 1020), Row::new(6, 1, 1025)];
+    first.events(&rows).sequence_point(1027, 0, &[(5, 2), (6, 1)]);
+    first.events(&[Row::new(5, 3, 1030), Row::new(6, 2, 1035)]);
+    first.sequence_point(1040, 0, &[(5, 3), (6, 2)]);
+    let mut second = dump(2);
+    second.thread(5).thread(6).events(&[Row::new(6, 1, 1025)]);
+    second.sequence_point(1027, 0, &[(5, 2), (6, 1)]);
+    second.events(&[Row::new(5, 3, 1030), Row::new(6, 2, 1035)]);
+    second.sequence_point(1040, 0, &[(5, 3), (6, 2)]);
+    second.events(&[Row::new(5, 4, 1050)]).sequence_point(1060, 0, &[(5, 4), (6, 2)]);
+    // Far later, so that its numbers seem to be smaller.
+    let far = (1 << 31) + 9;
+    let mut third = dump(1 << 33);
+    third.thread(5).thread(7).events(&[Row::new(5, far, 2010), Row::new(7, far, 2020)]);
+    let all = [first.end(), second.end(), third.end()].concat();
+
+    for dialect in [Dialect::Specification, Dialect::Reference] {
+        let options = Options::default().joined(true).dialect(dialect);
+        let mut reader = options.clone().open(&all[..]).unwrap().sorted();
+        let mut seen = Vec::new();
+        while let Some(event) = reader.next_event().unwrap() {
+            seen.push((event.header.thread, event.header.sequence_number));
+        }
+        let numbers = [(5, 1), (5, 2), (6, 1), (5, 3), (6, 2), (5, 4), (5, far), (7, far)];
+        assert_eq!(seen, numbers, "{dialect:?}");
+        if dialect == Dialect::Specification {
+            let lost = u64::from(far - 5) + u64::from(far - 1);
+            assert_eq!((reader.totals().lost, reader.totals().step_backs), (lost, 0));
+        }
+        // Those who write a stream again get nothing of what is left out.
+        let mut reader = options.open(&all[..]).unwrap();
+        let (mut points, mut rows) = (Vec::new(), 0);
+        while let Some(item) = reader.next_item().unwrap() {
+            match item {
+                Item::SequencePoint(point) => points.push(point.timestamp),
+                Item::Event(_) => rows += 1,
+                _ => {}
+            }
+        }
+        assert_eq!((points, rows), (vec![1027, 1040, 1060], 8));
+    }
 }
 
 /// Streams of a recording define everything again, with ids that begin again.

@@ -91,6 +91,7 @@ impl Step {
 
     /// Runs a search, which fails with code 1 if it finds nothing, and returns what it finds.
     pub(crate) fn find(mut self) -> Result<String> {
+        self.command.stderr(Stdio::inherit());
         let output = self.command.output().with_context(|| self.not_started())?;
         if output.status.code() != Some(1) {
             self.judge(output.status)?;

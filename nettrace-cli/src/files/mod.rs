@@ -257,15 +257,14 @@ pub(crate) fn recordings(files: Vec<File>) -> io::Result<Vec<Recording>> {
         });
         let mut copies = Vec::new();
         files.dedup_by(|file, kept| {
-            // Of dumps that begin at one event, the largest has all that the others have.
+            // Each dump can have what another one has not.
             let is_copy = file.part.is_some()
-                && (&file.part, file.start, file.before) == (&kept.part, kept.start, kept.before);
+                && (&file.part, file.start) == (&kept.part, kept.start)
+                && file.before.is_none()
+                && kept.before.is_none();
             if is_copy {
                 let (path, kept) = (file.path.display(), kept.path.display());
-                copies.push(match file.before {
-                    Some(_) => format!("{path} has no event that is not in {kept}; it is left out"),
-                    None => format!("{path} is a copy of {kept}; it is left out"),
-                });
+                copies.push(format!("{path} is a copy of {kept}; it is left out"));
             }
             is_copy
         });

@@ -36,14 +36,15 @@ impl Keys {
     /// A text of tags, `KEY=VALUE,…`, with other values.
     ///
     /// Nothing tells a comma of a value from one between tags. But tags are taken to be sorted. So
-    /// what follows a value that goes belongs to it, unless it has a later key.
+    /// what follows a value that goes belongs to it, unless it has a later key, or one whose value
+    /// goes itself.
     pub(super) fn tags(&self, text: &str, separator: char, used: &mut Vec<usize>) -> String {
         let mut pieces = text.split(',').peekable();
         let mut tags = Vec::new();
         while let Some(piece) = pieces.next() {
             let tag = piece.split_once(separator);
             let Some((key, value, values)) =
-                tag.and_then(|(key, value)| Some((key, value, self.of(key, used)?)))
+                tag.and_then(|(key, value)| Some((key, value, self.of(&as_given(key), used)?)))
             else {
                 tags.push(piece.to_owned());
                 continue;
@@ -51,7 +52,9 @@ impl Keys {
             let mut value = value.to_owned();
             let is_of_it = |next: &&str| {
                 let tag = next.split_once(separator);
-                tag.is_none_or(|(next, _)| next <= key)
+                tag.is_none_or(|(next, _)| {
+                    next <= key && self.of(&as_given(next), &mut Vec::new()).is_none()
+                })
             };
             while let Some(more) = pieces.next_if(is_of_it) {
                 value.extend([",", more]);
@@ -60,6 +63,12 @@ impl Keys {
         }
         tags.join(",")
     }
+}
+
+/// The key of a tag as the application gives it. `nettrace-metrics` writes what separates tags and
+/// their parts in another way within a key.
+fn as_given(key: &str) -> String {
+    key.replace("%2C", ",").replace("%3D", "=").replace("%3A", ":")
 }
 
 impl Redaction {

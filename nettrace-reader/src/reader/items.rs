@@ -111,7 +111,8 @@ impl<R: Source> Reader<R> {
                     self.pass_sequence_point(flush_threads, flush_metadata);
                 }
                 Step::End => return Ok(None),
-                Step::RunEnd => self.tables.forget_removed(),
+                Step::BlockEnd => self.tables.forget_removed(),
+                Step::LeftOut => continue,
             }
             if self.is_at_item() {
                 return self.item().map(Some);

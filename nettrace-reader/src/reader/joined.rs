@@ -2,9 +2,10 @@
 //!
 //! The next file of a recording begins its numbers anew. The dumps of a flight recorder have the
 //! number of one file, and are parts of one stream: each has all of it from where the dump begins
-//! to where it ends. So a dump that begins later than the one before repeats at most its end, and
-//! behind that only goes on. Rows whose sequence numbers a thread has passed are left out. Until
-//! the first other row, sequence points are older than what has been read, and say nothing new.
+//! to where it ends. It says how many events were before it, so it is known whether a dump begins
+//! before what has been read ends. Then rows are left out whose sequence numbers their threads have
+//! passed. Until the first other row, sequence points are older than what has been read, and say
+//! nothing new.
 //!
 //! [`Options::joined`]: crate::Options::joined
 
@@ -14,7 +15,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     input::Source,
     reader::Reader,
-    tables::STEP_BACK,
+    tables::Continues,
     trace::Trace,
 };
 
@@ -44,11 +45,10 @@ impl<R: Source> Reader<R> {
         {
             return Err(other());
         }
-        let file = trace.value(Trace::FILE).map(str::to_owned);
-        let are_dumps = self.tables.ended.is_some() && trace.value(Trace::GIVEN_UP).is_some();
-        let repeats = are_dumps && file == self.file;
-        (self.file, self.repeats) = (file, repeats.then_some(self.totals.events));
-        let gone = self.tables.begin_stream(repeats);
+        let mut part = Part::of(&trace);
+        let continues = part.follow(&self.part, self.totals.events);
+        self.part = part;
+        let gone = self.tables.begin_stream(continues);
         if self.options.keep_thread_totals {
             self.finished_threads.extend(gone);
         }
@@ -57,9 +57,52 @@ impl<R: Source> Reader<R> {
 
     /// Whether a stream before had the current row.
     pub(super) fn is_repeated(&self) -> bool {
-        let thread = self.tables.thread(self.current.capture_thread);
-        let ahead = self.current.rows.header.sequence_number.wrapping_sub(thread.last_sequence);
-        let is_known = thread.events > 0 || thread.last_sequence > 0;
-        is_known && (ahead == 0 || ahead > STEP_BACK)
+        let number = self.current.rows.header.sequence_number;
+        self.tables.thread(self.current.capture_thread).has_passed(number)
+    }
+}
+
+/// Where a stream is in its recording.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    /// Which file of it.
+    file: Option<String>,
+    /// For a dump: how many events of the recorder were before its first one.
+    before: Option<u64>,
+    /// Where the dumps before it end, counted in the same way.
+    reached: u64,
+    /// How many events the streams before it have.
+    pub(super) first: u64,
+    /// How many of its own were left out.
+    pub(super) left_out: u64,
+}
+
+impl Part {
+    pub(super) fn of(trace: &Trace) -> Self {
+        let count = |key| trace.value(key).and_then(|count| count.parse::<u64>().ok());
+        let left_out = count(Trace::LEFT_OUT).unwrap_or(0);
+        Self {
+            file: trace.value(Trace::FILE).map(str::to_owned),
+            before: count(Trace::GIVEN_UP).map(|given_up| given_up.saturating_add(left_out)),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn is_dump(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Notes that this comes after another part, at the end of which there were so many events.
+    fn follow(&mut self, last: &Self, events: u64) -> Continues {
+        self.first = events;
+        let (Some(before), Some(last_before)) = (self.before, last.before) else {
+            return Continues::NextFile;
+        };
+        if self.file != last.file {
+            return Continues::NextFile;
+        }
+        let end = last_before.saturating_add(events - last.first + last.left_out);
+        self.reached = last.reached.max(end);
+        if before < self.reached { Continues::Again } else { Continues::Later }
     }
 }

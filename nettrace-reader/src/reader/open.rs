@@ -9,8 +9,8 @@ use crate::{
     hash::Map,
     input::Source,
     options::Options,
-    tables::Tables,
-    trace::Trace,
+    reader::joined::Part,
+    tables::{Continues, Tables},
 };
 
 impl Options {
@@ -39,15 +39,17 @@ impl Options {
         }
         let trace = block::parse_trace(format, Cursor::new(blocks.body(), head.body))
             .map_err(|damage| Error::malformed(BlockKind::Trace, damage))?;
-        let is_dump = trace.value(Trace::GIVEN_UP).is_some();
-        let file = trace.value(Trace::FILE).map(str::to_owned);
+        let part = Part::of(&trace);
         let mut tables = Tables::new(format, self.dialect, trace, self.definitions_limit);
-        tables.ended = (self.joined && is_dump).then(Map::default);
+        if part.is_dump() {
+            tables.continues = Continues::Later;
+            tables.ended = self.joined.then(Map::default);
+        }
         tables.describes_runtime = self.runtime_events;
         tables.corrects_types = true;
         Ok(Reader {
             blocks,
-            file,
+            part,
             tables,
             options: self,
             totals: Totals { blocks: 1, ..Totals::default() },
@@ -57,7 +59,6 @@ impl Options {
             finished_types: Vec::new(),
             finished_types_cost: 0,
             first_damage: None,
-            repeats: None,
             current: Current::default(),
             state: State::BetweenBlocks,
         })

@@ -4,7 +4,7 @@ use crate::{framing::Format, options::Dialect, trace::Thread};
 
 /// The loss that a step back of a thread's numbers counts as. The actual loss is unknown. The
 /// reference reader counts the largest number that it has, too.
-pub(crate) const STEP_BACK: u32 = i32::MAX as u32;
+const STEP_BACK: u32 = i32::MAX as u32;
 
 /// A thread and the counts of its events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct ThreadTotals {
     pub(super) stream: u64,
     /// Whether it had ended in a joined stream, and is declared again by one that repeats it.
     pub(super) has_ended_before: bool,
+    /// Whether its next number is that of a later event, however far that is from the last one.
+    pub(crate) comes_later: bool,
 }
 
 /// How to interpret the numbers of a thread.
@@ -78,7 +80,7 @@ pub(crate) enum Number {
 }
 
 impl Number {
-    fn value(self) -> u32 {
+    pub(crate) fn value(self) -> u32 {
         match self {
             Self::Event(number) | Self::Bound(number) | Self::Last(number) => number,
         }
@@ -97,6 +99,13 @@ impl ThreadTotals {
     /// Whether another declaration of the thread has all that there is to say.
     pub(crate) fn is_repeated(&self) -> bool {
         self.has_ended_before && self.events == 0
+    }
+
+    /// Whether it has had this number, or a later one.
+    pub(crate) fn has_passed(&self, number: u32) -> bool {
+        let ahead = number.wrapping_sub(self.last_sequence);
+        let is_known = self.events > 0 || self.last_sequence > 0;
+        is_known && (ahead == 0 || ahead > STEP_BACK)
     }
 
     /// Notes a number. Returns how many events are missing before it.
@@ -120,7 +129,8 @@ impl ThreadTotals {
     #[cold]
     fn count_gap(&mut self, number: Number, last: u32) -> u32 {
         let gap = number.before().wrapping_sub(last);
-        let goes_back = gap > STEP_BACK;
+        let is_later = std::mem::take(&mut self.comes_later) && self.numbering == Numbering::Strict;
+        let goes_back = gap > STEP_BACK && !is_later;
         let is_no_loss = match (self.numbering, number) {
             (Numbering::Strict | Numbering::Restarting, Number::Bound(_)) => {
                 // The first number of a thread cannot be a step back.
