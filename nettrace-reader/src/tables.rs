@@ -399,7 +399,8 @@ impl Tables {
         }
     }
 
-    /// Notes that a stream has ended and that its continuation begins. Returns threads that seem to have ended, and are removed.
+    /// Notes that a stream has ended and that its continuation begins. Returns threads that seem to
+    /// have ended, and are removed.
     pub(crate) fn begin_stream(&mut self, continues: Continues) -> Vec<ThreadTotals> {
         // What comes now belongs to other definitions.
         let last = self.definitions;
