@@ -418,9 +418,10 @@ impl<T: TraceEvent + ?Sized> TraceEvent for &T {
     }
 }
 
-/// An event that a function makes each time it is needed. Each function has its own type, so the
-/// compiler knows which variant of an enum is recorded. For code that emits a variant of an enum
-/// in one place, as that of `#[traced]` does.
+/// An event that a function makes each time it is needed. For the code of `#[traced]`: each
+/// function has its own type. So the compiler knows which variant of an enum is recorded. If it was
+/// not hidden, each message of the compiler about what is no event would name it.
+#[doc(hidden)]
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "a function shows nothing")]
 pub struct Made<F>(pub F);

@@ -78,16 +78,21 @@ fn the_past_is_collected_and_what_comes() {
     interrupt(&child);
     succeeded(&child.wait_with_output().unwrap());
     assert_eq!((complete(&path), numbers(&path)), (emitted, 0..emitted));
-    // A part of it.
+    // A part of it. Events go on, because a machine can take longer than this to start a program.
     let mut all = 0;
     for _ in 0..30 {
         thread::sleep(Duration::from_millis(100));
         all = emit(1);
     }
-    let output = collect(&["--past", "200ms", "--duration", "0"]).output().unwrap();
+    let mut child = collect(&["--past", "200ms", "--duration", "0"]).spawn().unwrap();
+    while child.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_millis(10));
+        all = emit(1);
+    }
+    let output = child.wait_with_output().unwrap();
     succeeded(&output);
     let part = numbers(&path);
-    assert_eq!(part.end, all);
+    assert!(part.end <= all, "{part:?}");
     assert!(part.start > 0, "{part:?}");
     let lost = format!("{} events, {} lost or before these", part.end - part.start, part.start);
     assert!(text(&output.stderr).contains(&lost), "{}", text(&output.stderr));
