@@ -24,6 +24,14 @@ pub fn nearest<'a>(pattern: &str, known: impl IntoIterator<Item = &'a str>) -> O
     Some(name)
 }
 
+/// The same for the name of a field, which an event and objects may precede: `Sold:card.number`. A
+/// field that is called so is not meant.
+#[must_use]
+pub fn nearest_field<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let field = name.rsplit([':', '.']).next().unwrap_or_default();
+    nearest(field, known.into_iter().filter(|known| *known != name))
+}
+
 /// How many letters must be put in, taken out or replaced to make one text of the other.
 fn edits(one: &[char], other: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -27,14 +27,6 @@ impl Trace {
     /// The key whose value is the number of the stream in its recording. The first has number 1.
     pub const FILE: &'static str = "nettrace.file";
 
-    /// The key that a dump of a flight recorder has. Its value is how many events the recorder had
-    /// given up before.
-    pub const GIVEN_UP: &'static str = "nettrace.given_up";
-
-    /// The key whose value is how many more events a dump of a flight recorder leaves out. They are
-    /// those before its first one.
-    pub const LEFT_OUT: &'static str = "nettrace.left_out";
-
     /// The last value of `key`.
     ///
     /// ```
@@ -49,6 +41,27 @@ impl Trace {
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&str> {
         self.key_values.iter().rev().find(|(name, _)| name == key).map(|(_, value)| &**value)
+    }
+
+    /// If the trace is a dump of a flight recorder: how many events of the recorder were before its
+    /// first one, because they were given up or left out.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), nettrace_reader::Error> {
+    /// # let file = nettrace_reader::example();
+    /// let mut trace = nettrace_reader::Reader::new(&file[..])?.trace().clone();
+    /// assert_eq!(trace.events_before(), None);
+    /// trace.key_values.push(("nettrace.given_up".into(), "40".into()));
+    /// trace.key_values.push(("nettrace.left_out".into(), "2".into()));
+    /// assert_eq!(trace.events_before(), Some(42));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn events_before(&self) -> Option<u64> {
+        let count = |key| self.value(key).and_then(|count| count.parse::<u64>().ok());
+        let left_out = count("nettrace.left_out").unwrap_or(0);
+        Some(count("nettrace.given_up")?.saturating_add(left_out))
     }
 
     /// Milliseconds from the start of the trace to `timestamp` (in ticks). Returns 0 for an earlier

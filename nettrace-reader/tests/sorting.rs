@@ -1,6 +1,6 @@
 //! Delivery in the order of time, and how many events wait for it.
 
-use nettrace_reader::{Dialect, ErrorKind, Event, Item, Options, Reader, Trace};
+use nettrace_reader::{Dialect, ErrorKind, Event, Item, Options, Reader};
 use proptest::prelude::*;
 use testkit::streams::{Row, Stream, random, samples, varuint};
 
@@ -290,7 +290,8 @@ fn with_stack(mut row: Row, stack: u32) -> Row {
 /// A dump of a flight recorder, before which the recorder had so many events.
 fn dump(given_up: u64) -> Stream {
     let given_up = given_up.to_string();
-    let keys = [("nettrace.recording", "1d"), ("nettrace.file", "1"), (Trace::GIVEN_UP, &given_up)];
+    let keys =
+        [("nettrace.recording", "1d"), ("nettrace.file", "1"), ("nettrace.given_up", &given_up)];
     let mut dump = Stream::with_keys(&keys);
     dump.simple_metadata(1);
     dump

@@ -11,7 +11,7 @@ use std::{
 use clap::ValueHint;
 use nettrace_format::{
     redact::{Redact, Redaction},
-    spelling::nearest,
+    spelling::nearest_field,
     v6::{FieldDescription, PlainType, TypeCode},
 };
 use nettrace_reader::{Field, Label, Metadata, Type};
@@ -63,12 +63,9 @@ pub(super) fn result(redaction: &Redaction, types: &[Metadata]) -> Result<(), Fa
     }
     let mut known = BTreeSet::new();
     types.iter().for_each(|ty| add_names(&ty.fields, &mut known));
-    let unused = unused.map(|name| {
-        let field = name.rsplit([':', '.']).next().unwrap_or_default();
-        match nearest(field, known.iter().copied().filter(|known| *known != name)) {
-            Some(meant) => format!("`{name}` (is `{meant}` meant?)"),
-            None => format!("`{name}`"),
-        }
+    let unused = unused.map(|name| match nearest_field(name, known.iter().copied()) {
+        Some(meant) => format!("`{name}` (is `{meant}` meant?)"),
+        None => format!("`{name}`"),
     });
     let names = unused.collect::<Vec<_>>().join(", ");
     Err(Failure::Redact(format!("nothing in the trace is called {names}")))

@@ -201,15 +201,13 @@ impl File {
         let trace = reader.trace();
         let number = trace.value(Trace::FILE).and_then(|number| number.parse().ok());
         let recording = trace.value(Trace::RECORDING).map(str::to_owned);
-        let count = |key| trace.value(key).and_then(|count| count.parse::<u64>().ok());
-        let left_out = count(Trace::LEFT_OUT).unwrap_or(0);
         Ok(Self {
             size,
             // A stream of version 5 counts as version 4 so far.
             version: reader.major_version(),
             start: Clock::of(trace).start(),
             part: recording.zip(number),
-            before: count(Trace::GIVEN_UP).map(|count| count.saturating_add(left_out)),
+            before: trace.events_before(),
             trace: trace.clone(),
             most: u64::MAX,
             path,

@@ -334,7 +334,7 @@ fn report(path: &Path, has_past: bool, limits: Limits) -> Result<(), Failure> {
     if !has_past {
         return Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost")))?);
     }
-    if reader.trace().value(trace::Trace::GIVEN_UP).is_none() {
+    if reader.trace().events_before().is_none() {
         let words = "the process knows of no flight recorder, and has sent nothing of the past";
         return Err(Failure::Process(words.to_owned()));
     }

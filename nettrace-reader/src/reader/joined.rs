@@ -79,13 +79,8 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) fn of(trace: &Trace) -> Self {
-        let count = |key| trace.value(key).and_then(|count| count.parse::<u64>().ok());
-        let left_out = count(Trace::LEFT_OUT).unwrap_or(0);
-        Self {
-            file: trace.value(Trace::FILE).map(str::to_owned),
-            before: count(Trace::GIVEN_UP).map(|given_up| given_up.saturating_add(left_out)),
-            ..Self::default()
-        }
+        let file = trace.value(Trace::FILE).map(str::to_owned);
+        Self { file, before: trace.events_before(), ..Self::default() }
     }
 
     pub(super) fn is_dump(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use nettrace_event::{EventSchema, FieldSchema, FieldType, registry};
-use nettrace_format::spelling::nearest;
+use nettrace_format::spelling::{nearest, nearest_field};
 
 use crate::{
     shared::{Shared, filter::ProviderFilter, sessions::refused_types},
@@ -109,11 +109,7 @@ impl Warning {
             Self::UnknownProvider { filter, known } => {
                 nearest(filter.name(), known.iter().copied())
             }
-            Self::RedactsNothing { name, known } => {
-                // Behind an event and objects.
-                let field = name.rsplit([':', '.']).next().unwrap_or_default();
-                nearest(field, known.iter().copied().filter(|known| known != name))
-            }
+            Self::RedactsNothing { name, known } => nearest_field(name, known.iter().copied()),
             _ => None,
         }
     }
