@@ -43,6 +43,56 @@ pub enum Label<'a> {
     Version(u8),
 }
 
+/// The kinds of labels, as they are encoded: a label's first byte without [`LAST_LABEL`].
+pub mod kind {
+    /// Of [`Label::ActivityId`](super::Label::ActivityId).
+    pub const ACTIVITY_ID: u8 = 1;
+    /// Of [`Label::RelatedActivityId`](super::Label::RelatedActivityId).
+    pub const RELATED_ACTIVITY_ID: u8 = 2;
+    /// Of [`Label::TraceId`](super::Label::TraceId).
+    pub const TRACE_ID: u8 = 3;
+    /// Of [`Label::SpanId`](super::Label::SpanId).
+    pub const SPAN_ID: u8 = 4;
+    /// Of [`Label::Str`](super::Label::Str).
+    pub const STR: u8 = 5;
+    /// Of [`Label::Int`](super::Label::Int).
+    pub const INT: u8 = 6;
+    /// Of [`Label::OpCode`](super::Label::OpCode).
+    pub const OPCODE: u8 = 7;
+    /// Of [`Label::Keywords`](super::Label::Keywords).
+    pub const KEYWORDS: u8 = 8;
+    /// Of [`Label::Level`](super::Label::Level).
+    pub const LEVEL: u8 = 9;
+    /// Of [`Label::Version`](super::Label::Version).
+    pub const VERSION: u8 = 10;
+}
+
+impl Label<'_> {
+    /// The label's kind, as it is encoded: one of [`kind`].
+    ///
+    /// ```
+    /// use nettrace_event::label::{Label, kind};
+    ///
+    /// assert_eq!(Label::Str("tenant", "contoso").kind(), kind::STR);
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn kind(&self) -> u8 {
+        match self {
+            Self::ActivityId(_) => kind::ACTIVITY_ID,
+            Self::RelatedActivityId(_) => kind::RELATED_ACTIVITY_ID,
+            Self::TraceId(_) => kind::TRACE_ID,
+            Self::SpanId(_) => kind::SPAN_ID,
+            Self::Str(..) => kind::STR,
+            Self::Int(..) => kind::INT,
+            Self::OpCode(_) => kind::OPCODE,
+            Self::Keywords(_) => kind::KEYWORDS,
+            Self::Level(_) => kind::LEVEL,
+            Self::Version(_) => kind::VERSION,
+        }
+    }
+}
+
 /// The bit in a label's kind, which is its first byte, that marks the last label of a list.
 pub const LAST_LABEL: u8 = 0x80;
 
@@ -59,25 +109,24 @@ pub const LAST_LABEL: u8 = 0x80;
 /// ```
 #[inline]
 pub fn put_label(label: &Label<'_>, out: &mut [u8]) -> Option<usize> {
+    let kind = label.kind();
     match *label {
-        Label::ActivityId(id) => fixed(1, guid(&id), out),
-        Label::RelatedActivityId(id) => fixed(2, guid(&id), out),
-        Label::TraceId(bytes) => fixed(3, bytes, out),
-        Label::SpanId(id) => fixed(4, id.to_le_bytes(), out),
+        Label::ActivityId(id) | Label::RelatedActivityId(id) => fixed(kind, guid(&id), out),
+        Label::TraceId(bytes) => fixed(kind, bytes, out),
+        Label::SpanId(value) | Label::Keywords(value) => fixed(kind, value.to_le_bytes(), out),
         Label::Str(key, value) => {
-            *out.first_mut()? = 5;
+            *out.first_mut()? = kind;
             let at = text(key, out, 1)?;
             text(value, out, at)
         }
         Label::Int(key, value) => {
-            *out.first_mut()? = 6;
+            *out.first_mut()? = kind;
             let at = text(key, out, 1)?;
             varuint(zigzag(value), out, at)
         }
-        Label::OpCode(value) => fixed(7, [value], out),
-        Label::Keywords(value) => fixed(8, value.to_le_bytes(), out),
-        Label::Level(value) => fixed(9, [value], out),
-        Label::Version(value) => fixed(10, [value], out),
+        Label::OpCode(value) | Label::Level(value) | Label::Version(value) => {
+            fixed(kind, [value], out)
+        }
     }
 }
 
@@ -141,16 +190,16 @@ pub struct LabelBytes<'a> {
 pub fn split_label(bytes: &[u8]) -> Option<LabelBytes<'_>> {
     let kind = *bytes.first()? & !LAST_LABEL;
     let (mut key, mut at) = (&[][..], 1);
-    if matches!(kind, 5 | 6) {
+    if matches!(kind, kind::STR | kind::INT) {
         key = counted(bytes, &mut at)?;
     }
     let value_at = at;
     match kind {
-        1..=3 => at += 16,
-        4 | 8 => at += 8,
-        5 => _ = counted(bytes, &mut at)?,
-        6 => _ = read_varuint(bytes, &mut at, MAX_VARUINT64)?,
-        7 | 9 | 10 => at += 1,
+        kind::ACTIVITY_ID | kind::RELATED_ACTIVITY_ID | kind::TRACE_ID => at += 16,
+        kind::SPAN_ID | kind::KEYWORDS => at += 8,
+        kind::STR => _ = counted(bytes, &mut at)?,
+        kind::INT => _ = read_varuint(bytes, &mut at, MAX_VARUINT64)?,
+        kind::OPCODE | kind::LEVEL | kind::VERSION => at += 1,
         _ => return None,
     }
     Some(LabelBytes { kind, key, value: bytes.get(value_at..at)?, len: at })
@@ -179,15 +228,15 @@ pub fn read_label(bytes: &[u8]) -> Option<(Label<'_>, usize)> {
     let word = || value.first_chunk().copied().map(u64::from_le_bytes);
     let byte = || value.first().copied();
     let label = match kind {
-        1 => Label::ActivityId(guid(value.first_chunk()?)),
-        2 => Label::RelatedActivityId(guid(value.first_chunk()?)),
-        3 => Label::TraceId(*value.first_chunk()?),
-        4 => Label::SpanId(word()?),
-        5 => Label::Str(key, core::str::from_utf8(counted(value, &mut 0)?).ok()?),
-        6 => Label::Int(key, unzigzag(read_varuint(value, &mut 0, MAX_VARUINT64)?)),
-        7 => Label::OpCode(byte()?),
-        8 => Label::Keywords(word()?),
-        9 => Label::Level(byte()?),
+        kind::ACTIVITY_ID => Label::ActivityId(guid(value.first_chunk()?)),
+        kind::RELATED_ACTIVITY_ID => Label::RelatedActivityId(guid(value.first_chunk()?)),
+        kind::TRACE_ID => Label::TraceId(*value.first_chunk()?),
+        kind::SPAN_ID => Label::SpanId(word()?),
+        kind::STR => Label::Str(key, core::str::from_utf8(counted(value, &mut 0)?).ok()?),
+        kind::INT => Label::Int(key, unzigzag(read_varuint(value, &mut 0, MAX_VARUINT64)?)),
+        kind::OPCODE => Label::OpCode(byte()?),
+        kind::KEYWORDS => Label::Keywords(word()?),
+        kind::LEVEL => Label::Level(byte()?),
         _ => Label::Version(byte()?),
     };
     Some((label, len))

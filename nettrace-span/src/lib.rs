@@ -73,10 +73,9 @@ pub use crate::{
 /// spans.
 pub mod frames {
     pub use crate::context::frames::{
-        ACTIVITY_ID, Above, Begun, Entered, IdBytes, IdList, Ids, Implied, InForce, MARKS,
-        RELATED_ACTIVITY_ID, SAMPLED_OUT, SPAN_ID, Snapshot, TRACE_ID, activity, decode,
-        enter_span, has_no_labels, inherit, is_sampled_out, labels, leave, new_ids, unique,
-        version, with_current, with_span,
+        Above, Begun, Entered, IdBytes, IdList, Ids, Implied, InForce, MARKS, SAMPLED_OUT,
+        Snapshot, activity, decode, enter_span, has_no_labels, inherit, is_sampled_out, labels,
+        leave, new_ids, unique, version, with_current, with_span,
     };
     #[cfg(feature = "testing")]
     pub use crate::context::frames::{MAX_CAPTURE, captured, enter_capture, span_ids};

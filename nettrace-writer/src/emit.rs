@@ -5,6 +5,7 @@ pub(crate) mod apart;
 mod captured;
 mod general;
 mod in_place;
+mod labels;
 mod origin;
 pub(crate) mod sampled_out;
 mod slow;
@@ -19,9 +20,10 @@ use nettrace_span::{backend::SpanRecorder, frames};
 use self::{
     general::{Outcome, attempt, emit_somewhere},
     in_place::place_now,
+    labels::relabel,
     origin::NO_ORIGIN,
     sampled_out::leave_out,
-    slow::{record_slowly, relabel},
+    slow::record_slowly,
 };
 use crate::{
     process::random,
@@ -128,15 +130,9 @@ pub fn is_left_out(ty: &'static EventType, word: u32) -> bool {
 #[cold]
 #[inline(never)]
 fn record_elsewhere(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
-    if frames::is_sampled_out() {
-        if !leave_out(ty, word.get()) {
-            emit_somewhere(event, ty, word.get(), &NO_ORIGIN);
-        }
-        return;
-    }
     match local::buffer_of(word.get()) {
-        Some(buffer) => record_after_change(buffer, event, ty),
-        None => emit_somewhere(event, ty, word.get(), &NO_ORIGIN),
+        Some(buffer) if !frames::is_sampled_out() => record_after_change(buffer, event, ty),
+        _ => NO_ORIGIN.record(event, word, ty),
     }
 }
 

@@ -70,7 +70,11 @@
 //! - `heph`: traces of the format of Heph, also over UDP ([`Format`], module [`sink`]).
 //! - `log`: reports a sink that fails or recovers through the crate `log`
 //!   ([`SessionBuilder::on_sink_change`]).
+//! - `persistent`: memory that outlives the process (`SessionBuilder::persistent`, on 64-bit
+//!   Linux).
+//! - `signals`: a flight recorder writes a dump on a signal (`Triggers::on_signal`, on Unix).
 //! - `testing`: captures what a test emits, and asserts about it (module `testing`).
+//! - `schema_lock`: compares the events of the code with a file, in a test (`schema_lock!`).
 //! - `uuid`: makes `uuid::Uuid` a field type.
 //! - `user_events`: the same emit also writes Linux tracepoints (module `tracepoints`).
 #![cfg_attr(
@@ -134,7 +138,8 @@ cfg_if::cfg_if! {
                 triggers::{DumpCounts, Trigger, Triggers},
             },
             shared::{
-                choices::{Ids, OnFull},
+                on_full::OnFull,
+                trace_ids::Ids,
                 error::Error,
                 filter::{FilterError, ProviderFilter},
                 persistent::Recovered,

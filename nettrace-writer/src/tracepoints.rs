@@ -45,8 +45,9 @@
 //!
 //! # When tracepoints appear
 //!
-//! From the first session on, or the first call of a function of this module: then the types that
-//! were emitted before get their tracepoints, and any other with its first event. So an application that starts no session calls [`register!`](macro@register) once.
+//! The first session, or the first call of a function of this module, creates the tracepoints of
+//! the types that were emitted so far. Any other type gets its tracepoint with its first event. So
+//! an application that starts no session calls [`register!`](macro@register) once.
 //!
 //! # In signal handlers
 //!

@@ -5,8 +5,8 @@
 //! shortens the stack of frames and does nothing else. A scope that is forgotten stays in force
 //! until an outer one ends; a scope that ends after an outer one does nothing.
 //!
-//! The ids of a span stand in the frame as they are. They become a label list only when an event
-//! writes them ([`with_current`]).
+//! The ids of a span stand in the frame as they are. An event copies them into the buffer
+//! ([`with_span`]), and the session's thread makes a label list of them.
 
 mod begin;
 pub(crate) mod captured;
@@ -35,15 +35,12 @@ pub use self::{
     begin::{Above, Begun, new_ids},
     in_force::{InForce, activity, with_current, with_span},
     list::decode,
-    span_ids::{
-        ACTIVITY_ID, IdBytes, IdList, Ids, Implied, RELATED_ACTIVITY_ID, SAMPLED_OUT, SPAN_ID,
-        TRACE_ID, labels,
-    },
+    span_ids::{IdBytes, IdList, Ids, Implied, SAMPLED_OUT, labels},
 };
 use self::{
     begin::{ids_of, new_span},
     captured::CAPTURED,
-    list::{List, is_id, kind, replaces, replaces_encoded},
+    list::{List, is_id, replaces, replaces_encoded},
     span_ids::{MAX_ID_BYTES, id_list},
 };
 

@@ -3,7 +3,7 @@
 use nettrace_event::{AnyEvent, EventType};
 use nettrace_span::frames::{Ids, SAMPLED_OUT};
 
-use super::{in_place::place_now, see_listener, slow::write_ids};
+use super::{in_place::place_now, labels::write_ids, see_listener};
 use crate::shared::local;
 
 /// Records an event in a span, which `version` names, as if that were in force, and no labels.

@@ -8,9 +8,10 @@ use nettrace_event::{AnyEvent, EventType, NOT_REGISTERED, SESSION_BITS};
 use super::tracepoint;
 use super::{
     in_place::{place, unwound},
+    labels::relabel,
     origin::{NO_ORIGIN, Origin},
     see_listener,
-    slow::{lose, record_slowly, relabel},
+    slow::{lose, record_slowly},
 };
 use crate::{
     protocol::{

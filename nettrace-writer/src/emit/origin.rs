@@ -3,12 +3,8 @@
 
 use nettrace_event::payload::{Buffer as _, SliceBuffer};
 use nettrace_format::v6;
-use nettrace_span::frames::{IdBytes, Ids, InForce};
 
-use crate::{
-    process::thread::ThreadRef,
-    protocol::row::{ESCAPE_HEAD, Escape},
-};
+use crate::{process::thread::ThreadRef, protocol::row::Escape};
 
 /// The most addresses that a stack can have.
 pub const MAX_STACK_FRAMES: usize = 1_024;
@@ -108,8 +104,9 @@ impl<'a> Origin<'a> {
         self.stack.is_empty() && self.thread.is_none()
     }
 
-    /// Writes the context as escapes before the row; `previous` is as for [`escape`]. Returns
-    /// `false` if the stack has too many addresses, or one that is too large.
+    /// Writes the context as escapes before the row; `previous` is as for
+    /// [`escape`](super::labels::escape). Returns `false` if the stack has too many addresses, or
+    /// one that is too large.
     pub(super) fn write(&self, previous: u32, out: &mut SliceBuffer<'_>) -> bool {
         if !takes_stack(self.stack, size_of::<usize>() as u32) {
             return false;
@@ -137,46 +134,6 @@ fn takes_stack(stack: &[u64], pointer_size: u32) -> bool {
     let mut addresses = stack.iter();
     stack.len() <= MAX_STACK_FRAMES
         && addresses.all(|&address| v6::takes_address(address, pointer_size))
-}
-
-/// Writes an escape. `previous` is where the escapes of the previous row with escapes begin: see
-/// [`EscapeBytes::previous_at`](crate::protocol::row::EscapeBytes::previous_at).
-#[inline]
-pub(super) fn escape(out: &mut SliceBuffer<'_>, kind: Escape, bytes: &[u8], previous: u32) {
-    out.put(&kind.head(bytes.len(), previous));
-    out.put(bytes);
-}
-
-/// How many bytes the escape for a span without labels takes.
-pub(super) const SPAN_LEN: usize = ESCAPE_HEAD + size_of::<IdBytes>();
-
-/// Writes the escape for a span without labels.
-#[inline(always)]
-pub(super) fn span(out: &mut SliceBuffer<'_>, ids: &Ids, previous: u32) {
-    // In one piece, so that there is one check whether it fits.
-    let space = out.space(SPAN_LEN).and_then(<[u8]>::split_first_chunk_mut);
-    if let Some((head, bytes)) = space {
-        *head = Escape::Span.head(size_of::<IdBytes>(), previous);
-        if let Some(bytes) = bytes.first_chunk_mut() {
-            ids.write(bytes);
-        }
-    }
-}
-
-/// Writes the escape for what is in force on the thread.
-#[inline(always)]
-pub(super) fn in_force(out: &mut SliceBuffer<'_>, current: &InForce<'_>, previous: u32) {
-    match *current {
-        InForce::Span(ids, []) => span(out, ids, previous),
-        InForce::Span(ids, labels) => {
-            let mut bytes = [0; size_of::<IdBytes>()];
-            ids.write(&mut bytes);
-            out.put(&Escape::Span.head(labels.len() + bytes.len(), previous));
-            out.put(labels);
-            out.put(&bytes);
-        }
-        InForce::Labels(labels) => escape(out, Escape::Labels, labels, previous),
-    }
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use nettrace_event::{
     AnyEvent, EventType, PAYLOADS_VARY,
     payload::{Buffer as _, MAX_PAYLOAD, SliceBuffer},
 };
-use nettrace_span::frames::{self, Ids, InForce};
+use nettrace_span::frames::{self, InForce};
 
 use super::{
     general::{Outcome, begin, counter_at, full_fence, now},
     in_place::encode,
-    origin::{self, Origin},
+    labels,
+    origin::Origin,
 };
 use crate::{
     protocol::{
@@ -17,7 +18,7 @@ use crate::{
         record::{Reason, Record},
         row::{self, Escape},
     },
-    shared::{buffer::ThreadBuffer, choices::OnFull, local},
+    shared::{buffer::ThreadBuffer, local, on_full::OnFull},
 };
 
 /// Why a row was not written.
@@ -204,68 +205,6 @@ pub(super) fn lose(buffer: &ThreadBuffer) -> Outcome {
     Outcome::Done
 }
 
-/// Makes the labels in force those of the next row: writes them into the chunk if they have changed
-/// since the last row. Returns `false` if the slow path must do so: the chunk has no row yet or
-/// is asked for, or the row must tell of more than labels. Busy owner only.
-///
-/// Like the fast path, this has no full fence. A record that has a chunk does not need one: if the
-/// flusher asks for the chunk from now on, it waits for the event.
-#[inline]
-pub(super) fn relabel(buffer: &ThreadBuffer) -> bool {
-    frames::version() == buffer.record.labels() || write_labels(buffer)
-}
-
-#[inline]
-fn write_labels(buffer: &ThreadBuffer) -> bool {
-    let record = &buffer.record;
-    let written = frames::with_span(|ids, version| write_ids(record, ids, version));
-    written.unwrap_or_else(|| write_list(record))
-}
-
-/// [`write_labels`] for anything but a span without labels.
-#[inline(never)]
-fn write_list(record: &Record) -> bool {
-    let written = frames::with_current(|version, current| {
-        let write =
-            |out: &mut SliceBuffer<'_>| origin::in_force(out, &current, record.last_escapes());
-        write_escape(record, version, write)
-    });
-    written == Some(true)
-}
-
-/// Writes an escape for a span without labels, if it fits.
-#[inline(always)]
-pub(super) fn write_ids(record: &Record, ids: &Ids, version: u64) -> bool {
-    let goes_on = goes_on(record);
-    let Some(room) = Room::for_next(record, origin::SPAN_LEN) else { return false };
-    debug_assert!(goes_on);
-    origin::span(&mut SliceBuffer::new(room.bytes()), ids, record.last_escapes());
-    record.add_labels(room.after(origin::SPAN_LEN), version);
-    true
-}
-
-/// Writes an escape for the labels of a version, if it fits.
-#[inline(always)]
-fn write_escape(record: &Record, version: u64, write: impl FnOnce(&mut SliceBuffer<'_>)) -> bool {
-    let goes_on = goes_on(record);
-    let Some(room) = Room::to_limit(record) else { return false };
-    debug_assert!(goes_on);
-    let mut out = SliceBuffer::new(room.bytes());
-    write(&mut out);
-    let Some(len) = out.finish().size() else { return false };
-    record.add_labels(room.after(len), version);
-    true
-}
-
-/// Whether the chunk has a row, and the next row need not tell of numbers without a row. An escape
-/// for labels must not come otherwise. Where `limit` is an address, that is so: see
-/// [`Record::goes_on`]. This is asked before `limit` is read, because a signal handler that
-/// interrupts the event may leave a note.
-#[inline(always)]
-fn goes_on(record: &Record) -> bool {
-    !cfg!(debug_assertions) || record.goes_on()
-}
-
 /// Seals a jumbo chunk after its one event.
 fn give_up_jumbo(record: &Record, buffer: &ThreadBuffer) {
     if begin(record) {
@@ -337,20 +276,20 @@ fn write_escapes(buffer: &ThreadBuffer, chunk: u32, out: &mut SliceBuffer<'_>) -
     if record.pos() == pool.place(chunk).0 {
         record.number_first_row(pool, chunk);
     } else if record.gap() > 0 {
-        origin::escape(out, Escape::Gap, &record.gap().to_le_bytes(), previous);
+        labels::escape(out, Escape::Gap, &record.gap().to_le_bytes(), previous);
     }
     if frames::version() == record.labels() {
         return None;
     }
     let written = frames::with_current(|version, current| {
-        origin::in_force(out, &current, previous);
+        labels::in_force(out, &current, previous);
         version
     });
     // If the labels in force cannot be read, this is a signal handler that interrupted a change of
     // them. The record's last ones may be those of a span that ended long ago. So the row has none.
     // The next event tries again, because the change leaves the thread without a current buffer.
     Some(written.unwrap_or_else(|| {
-        origin::in_force(out, &InForce::Labels(&[]), previous);
+        labels::in_force(out, &InForce::Labels(&[]), previous);
         0
     }))
 }

@@ -56,11 +56,11 @@ use crate::{
     shared::{
         Command, Shared,
         channel::{Missing, Receiver, Sender},
-        choices::Ids,
         error::Error,
         local,
         persistent::Nobody,
         sessions::Slot,
+        trace_ids::Ids,
     },
     sink::{Sink, failure::Failure},
     sync::Ordering,

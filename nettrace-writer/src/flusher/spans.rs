@@ -1,19 +1,18 @@
 //! The spans whose label lists a stream has, and what the lists of their children need not say.
 //!
 //! Readers find the span id in the activity id. If a list has a related activity but no trace id,
-//! they take that of the last list before it with that activity, since the last sequence point. So
-//! what this table says of a span's trace must be what the last list with its activity has. It may
-//! forget spans: then lists are defined again, or say more.
+//! readers take the trace id of the last earlier list with that activity, since the last sequence
+//! point. So what this table says of a span's trace must be what the last list with its activity
+//! has. The table may forget spans: then lists are defined again, or say more.
 //!
 //! Both hold for lists that begin with an activity id.
 
 use nettrace_context::{ActivityId, SpanId};
+use nettrace_event::label::kind::{ACTIVITY_ID, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID};
 use nettrace_format::v6::{self, LAST_LABEL};
-use nettrace_span::frames::{
-    ACTIVITY_ID, IdBytes, Implied, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID,
-};
+use nettrace_span::frames::{IdBytes, Implied};
 
-use crate::shared::choices::Ids;
+use crate::shared::trace_ids::Ids;
 
 /// A table by span ids. It knows the last spans only, so that about a quarter of its places are
 /// taken.

@@ -33,7 +33,7 @@ use crate::{
         pool::Pool,
         row::{Escape, EscapeBytes},
     },
-    shared::{Shared, choices::Ids, sessions::Met},
+    shared::{Shared, sessions::Met, trace_ids::Ids},
 };
 
 /// Rows do not name a processor.

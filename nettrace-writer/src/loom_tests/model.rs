@@ -177,7 +177,7 @@ impl Model {
         ((pos as usize - first) / (self.rows_in_chunk * ROW)) as u32
     }
 
-    /// The calls of `emit::slow::relabel`, with labels that always have changed.
+    /// The calls of `emit::labels::relabel`, with labels that always have changed.
     fn relabel(&self, record: &Record) -> bool {
         let goes_on = record.goes_on();
         if Room::to_limit(record).is_none_or(|room| room.len() < ROW) {

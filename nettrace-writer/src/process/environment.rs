@@ -1,7 +1,7 @@
 //! The environment of the process, which its starter has written.
 //!
 //! A program with the setuid or setgid bit, or with capabilities of its file, has more rights than
-//! who starts it. Such a starter must not choose a file that it writes, so no variable is read
+//! the user who starts it. That user must not choose a file that it writes, so no variable is read
 //! there, but for one that only takes something away. Only this module reads variables: `cargo
 //! xtask seam` checks that.
 #![cfg_attr(unix, allow(unsafe_code, reason = "one call of the system that takes no pointer"))]

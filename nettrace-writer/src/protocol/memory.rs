@@ -172,32 +172,21 @@ unsafe impl<T: Send> Send for Table<T> {}
 // SAFETY: as above: it gives out only shared references.
 unsafe impl<T: Sync> Sync for Table<T> {}
 
-/// A type for which bytes of zero are a valid value.
-///
-/// # Safety
-/// Bytes that are all zero are a valid value of the type.
-#[cfg(not(nettrace_loom))]
-unsafe trait Zero {}
-
-// SAFETY: it consists of atomic integers and an atomic boolean.
-#[cfg(not(nettrace_loom))]
-unsafe impl Zero for ChunkHeader {}
-
 impl Table<ChunkHeader> {
     /// Zeroed headers. There may be very many; headers that are never used take no pages. Returns
     /// `None` if there is not enough memory.
     #[cfg(not(nettrace_loom))]
     pub(crate) fn headers(count: usize) -> Option<Self> {
-        fn zeroed<T: Zero>(count: usize) -> Option<Box<[T]>> {
-            let Ok(layout) = Layout::array::<T>(count) else { unreachable!("less than chunks") };
-            assert!(layout.size() > 0, "a header at least");
-            // SAFETY: the size is not zero.
-            let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) })?;
-            let items = NonNull::slice_from_raw_parts(start.cast(), count);
-            // SAFETY: just allocated with the layout of this slice, and zeros are values of `T`.
-            Some(unsafe { Box::from_raw(items.as_ptr()) })
-        }
-        zeroed(count).map(Self::new)
+        let Ok(layout) = Layout::array::<ChunkHeader>(count) else {
+            unreachable!("less than chunks")
+        };
+        assert!(layout.size() > 0, "a header at least");
+        // SAFETY: the size is not zero.
+        let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) })?;
+        let items = NonNull::slice_from_raw_parts(start.cast(), count);
+        // SAFETY: just allocated with the layout of this slice. Zeros are valid headers, because
+        // these consist of atomic integers and an atomic boolean.
+        Some(Self::new(unsafe { Box::from_raw(items.as_ptr()) }))
     }
 
     /// Headers that the models can follow.

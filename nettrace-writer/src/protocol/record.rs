@@ -150,8 +150,8 @@
 //!   early: even before other processors see the owner's `busy`. After the heavy barrier this
 //!   cannot happen. The owner returns from the kernel, which is a context synchronisation event:
 //!   nothing after it executes before it. The flusher has read `T` by then
-//!   ([`now`](crate::protocol::clock::Source::now) ends with an `isb`), and all processors read the same
-//!   counter. If owners execute a fence instead, no such event stands between `busy` and the
+//!   ([`now`](crate::protocol::clock::Source::now) ends with an `isb`), and all processors read the
+//!   same counter. If owners execute a fence instead, no such event stands between `busy` and the
 //!   counter, because `isb` does not wait for a store. Then an event that the flusher does not wait
 //!   for may read a time before `T`. But it sees [`SEIZED`], so it takes the slow path, where the
 //!   floor bounds its time.

@@ -11,12 +11,7 @@ use crate::{
     process::description,
     protocol::clock::Clock,
     session::{Session, triggers::Triggers},
-    shared::{
-        choices::{Ids, OnFull},
-        error::Error,
-        filter::ProviderFilter,
-        sessions,
-    },
+    shared::{error::Error, filter::ProviderFilter, on_full::OnFull, sessions, trace_ids::Ids},
     sink::{Existing, FileOptions, Sink, file_name, ring::Ring},
 };
 

@@ -1,4 +1,4 @@
-//! Which events make a flight recorder write a dump: looked for among those that it keeps.
+//! Conditions on events that make a flight recorder write a dump.
 
 use std::{
     fmt,

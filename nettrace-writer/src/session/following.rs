@@ -1,4 +1,4 @@
-//! Flight recorders that are found without their session, and followed.
+//! Finds the flight recorders of the process, for a client that follows one.
 
 use std::{
     io,

@@ -13,7 +13,7 @@
 //!
 //! Invariants:
 //!
-//! - L1: a slot is null or holds one strong reference of an `BufferRef` (by
+//! - L1: a slot is null or holds one strong reference of a `BufferRef` (by
 //!   `into_raw`). Only its own thread reads or writes it. The thread gives the reference back
 //!   only in [`detach`], which delays that, and when it ends.
 //! - L2: [`CURRENT`] points to [`NOBODY`] or to a buffer that is in a slot, except within [`take`].

@@ -3,15 +3,16 @@
 
 pub(crate) mod buffer;
 pub(crate) mod channel;
-pub(crate) mod choices;
 pub(crate) mod error;
 pub(crate) mod filter;
 pub(crate) mod local;
+pub(crate) mod on_full;
 pub(crate) mod persistent;
 pub(crate) mod sampled_out;
 pub(crate) mod sessions;
 mod state;
 pub(crate) mod stats;
+pub(crate) mod trace_ids;
 pub(crate) mod warning;
 pub(crate) mod watchers;
 

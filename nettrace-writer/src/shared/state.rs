@@ -24,10 +24,10 @@ use crate::{
     shared::{
         buffer::{BufferRef, ThreadBuffer},
         channel::{Refused, Sender},
-        choices::OnFull,
         error::Error,
         filter::ProviderFilter,
         local,
+        on_full::OnFull,
         persistent::{Nobody, Persistent},
         sampled_out::Counts,
         sessions::{self, Met},

@@ -1,4 +1,4 @@
-//! Who wants to know when what sessions record has changed.
+//! Functions that are called when what sessions record has changed.
 
 use std::sync::OnceLock;
 

@@ -1,8 +1,6 @@
 //! Label lists, as they are encoded.
 
-use nettrace_event::label::{self, LAST_LABEL, Label, LabelBytes};
-
-use super::span_ids::{ACTIVITY_ID, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID};
+use nettrace_event::label::{self, LAST_LABEL, Label, LabelBytes, kind};
 
 /// A label list that is being made.
 pub(super) struct List<'a> {
@@ -47,7 +45,7 @@ pub(super) fn replaces(new: &Label<'_>, old: &Label<'_>) -> bool {
         (Label::Str(new, _) | Label::Int(new, _), Label::Str(old, _) | Label::Int(old, _)) => {
             new == old
         }
-        _ => kind(new) == kind(old),
+        _ => new.kind() == old.kind(),
     }
 }
 
@@ -55,31 +53,15 @@ pub(super) fn replaces(new: &Label<'_>, old: &Label<'_>) -> bool {
 pub(super) fn replaces_encoded(new: &Label<'_>, old: &LabelBytes<'_>) -> bool {
     match *new {
         Label::Str(key, _) | Label::Int(key, _) => {
-            matches!(old.kind, 5 | 6) && old.key == key.as_bytes()
+            matches!(old.kind, kind::STR | kind::INT) && old.key == key.as_bytes()
         }
-        _ => old.kind == kind(new),
-    }
-}
-
-/// A label's kind, as it is encoded.
-pub(super) fn kind(label: &Label<'_>) -> u8 {
-    match label {
-        Label::ActivityId(_) => ACTIVITY_ID,
-        Label::RelatedActivityId(_) => RELATED_ACTIVITY_ID,
-        Label::TraceId(_) => TRACE_ID,
-        Label::SpanId(_) => SPAN_ID,
-        Label::Str(..) => 5,
-        Label::Int(..) => 6,
-        Label::OpCode(_) => 7,
-        Label::Keywords(_) => 8,
-        Label::Level(_) => 9,
-        Label::Version(_) => 10,
+        _ => old.kind == new.kind(),
     }
 }
 
 /// Whether a kind is one of the ids that a span has.
 pub(super) fn is_id(kind: u8) -> bool {
-    kind <= SPAN_ID
+    kind <= kind::SPAN_ID
 }
 
 /// The labels of an encoded list.

@@ -6,7 +6,7 @@ use nettrace_event::label::{Label, LabelBytes, put_label};
 
 use super::{
     Begun, Entered, Frames, MARKS, MAX_ID_BYTES, MAX_LABEL_BYTES, Snapshot, id_list, inherit,
-    is_id, kind, replaces, replaces_encoded, version,
+    is_id, replaces, replaces_encoded, version,
 };
 
 impl Frames {
@@ -16,7 +16,7 @@ impl Frames {
             Some(outer) => (outer.ids, outer.state.clone(), outer.start..outer.end, outer.has_ids),
             None => (None, None, 0..0, false),
         };
-        let has_new_ids = labels.iter().any(|label| is_id(kind(label)));
+        let has_new_ids = labels.iter().any(|label| is_id(label.kind()));
         // If ids are given, the span's become labels too, so that those replace them.
         let of_span = ids.filter(|_| has_new_ids && !outer_has_ids).map(id_list);
         let start = self.used();

@@ -3,22 +3,16 @@
 use std::sync::Arc;
 
 use nettrace_context::{ActivityId, SpanId, TraceContext, TraceFlags, TraceId, TraceState};
-use nettrace_event::label::{LAST_LABEL, Label};
+use nettrace_event::label::{
+    LAST_LABEL, Label,
+    kind::{ACTIVITY_ID, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID},
+};
 
 use super::{decode, ids};
 
 /// The most bytes that the ids of a span take in a label list: two activity ids, a trace id and a
 /// span id, each with its kind.
 pub(super) const MAX_ID_BYTES: usize = 3 * 17 + 9;
-
-/// The kind of the label [`ActivityId`](Label::ActivityId), as it is encoded.
-pub const ACTIVITY_ID: u8 = 1;
-/// The kind of the label [`RelatedActivityId`](Label::RelatedActivityId), as it is encoded.
-pub const RELATED_ACTIVITY_ID: u8 = 2;
-/// The kind of the label [`TraceId`](Label::TraceId), as it is encoded.
-pub const TRACE_ID: u8 = 3;
-/// The kind of the label [`SpanId`](Label::SpanId), as it is encoded.
-pub const SPAN_ID: u8 = 4;
 
 /// The ids of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

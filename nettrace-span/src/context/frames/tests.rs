@@ -105,7 +105,7 @@ fn child() -> Begun {
 
 /// The kinds of labels in force.
 fn kinds() -> Vec<u8> {
-    decode(&list().1).map(|label| super::kind(&label)).collect()
+    decode(&list().1).map(|label| label.kind()).collect()
 }
 
 #[test]

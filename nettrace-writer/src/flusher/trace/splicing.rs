@@ -1,5 +1,5 @@
-//! Writes rows as they were recorded, and adds to the headers of a few what producers do not write
-//! there.
+//! Copies rows as they were recorded, and completes the headers of a few: producers leave out
+//! labels, stacks and related threads there.
 //!
 //! A row with other labels than the row before, with a stack or with a related thread needs only
 //! some bytes more in its header. The rows around it stay as they are. The escapes of a chunk are a
@@ -28,7 +28,7 @@ use crate::{
         pool::Pool,
         row::{ESCAPE, Escape, EscapeBytes},
     },
-    shared::choices::Ids,
+    shared::trace_ids::Ids,
 };
 
 /// Runs of rows up to this size are copied. One more piece in a batch would cost more than the

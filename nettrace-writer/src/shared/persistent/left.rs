@@ -1,4 +1,4 @@
-//! Makes a trace of what a process has left in its recorder file and its own trace has not.
+//! Recovers the events of a dead process that its recorder file has and its trace lacks.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! Whose a recorder file is, and what becomes of one whose process is gone.
+//! Which process owns a recorder file, and what happens to the file of a dead process.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! Whoever follows a ring: gets a dump, and then all that comes.
+//! A client that follows a ring gets a dump, and then all that comes.
 
 use std::{
     collections::VecDeque,
