@@ -1,10 +1,12 @@
 //! The table of all events, and the columns that the tables of event types share with it.
 
-use std::{mem::take, rc::Rc, sync::Arc};
+use std::{borrow::Cow, mem::take, rc::Rc, sync::Arc};
 
 use arrow_array::{
-    ArrayRef, Int64Array, MapArray, StringArray, StructArray, TimestampNanosecondArray, UInt8Array,
-    UInt32Array, UInt64Array, builder::StringBuilder, new_null_array,
+    ArrayRef, Int64Array, MapArray, StructArray, TimestampNanosecondArray, UInt32Array,
+    builder::StringBuilder,
+    new_null_array,
+    types::{UInt8Type, UInt32Type, UInt64Type},
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
@@ -12,8 +14,7 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use crate::tables::{
     column::timestamp,
     facts::{LabelFacts, ThreadFacts},
-    ids::{Id, Ids},
-    runs::{Repeats, Runs, Values},
+    runs::{Repeats, Runs},
     types::{BATCH, BATCH_BYTES, TypeFacts},
 };
 
@@ -43,10 +44,6 @@ pub(crate) struct Common {
     threads: Runs<Rc<ThreadFacts>>,
 }
 
-pub(crate) fn dictionary() -> DataType {
-    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
-}
-
 impl Common {
     pub(crate) const NAMES: [&'static str; 4] = ["event", "time", "process", "thread"];
 
@@ -72,27 +69,17 @@ impl Common {
         self.events.len()
     }
 
-    /// Takes the columns, and the threads, whose keys the third column has.
-    fn take(&mut self) -> (Vec<Values>, Values) {
-        let times = TimestampNanosecondArray::from(take(&mut self.times));
-        let (keys, threads) = self.threads.keys();
-        let processes: UInt64Array = threads.iter().map(|thread| thread.process).collect();
-        let ids: UInt64Array = threads.iter().map(|thread| thread.id()).collect();
-        let names: StringArray = threads.iter().map(|thread| thread.name()).collect();
-        let columns = vec![
-            Int64Array::from(take(&mut self.events)).into(),
-            times.with_timezone("UTC").into(),
-            Values::runs(&keys, processes),
-            Values::runs(&keys, ids),
-        ];
-        let names = Values::runs(&keys, names);
-        self.threads.clear();
-        (columns, names)
-    }
-
     /// Takes the columns.
-    pub(crate) fn finish(&mut self) -> Vec<Values> {
-        self.take().0
+    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
+        let times = TimestampNanosecondArray::from(take(&mut self.times));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(take(&mut self.events))),
+            Arc::new(times.with_timezone("UTC")),
+            self.threads.numbers::<UInt64Type>(|thread| thread.process),
+            self.threads.numbers::<UInt64Type>(|thread| thread.id()),
+        ];
+        self.threads.clear();
+        columns
     }
 }
 
@@ -107,11 +94,10 @@ struct Kind {
 }
 
 impl Repeats for Kind {
-    type Key = (*const TypeFacts, u8, u8, u8, u64);
-
     #[inline]
-    fn key(&self) -> Self::Key {
-        (Rc::as_ptr(&self.ty), self.version, self.level, self.opcode, self.keywords)
+    fn is_same(&self, other: &Self) -> bool {
+        let numbers = |kind: &Self| (kind.version, kind.level, kind.opcode, kind.keywords);
+        self.ty.is_same(&other.ty) && numbers(self) == numbers(other)
     }
 }
 
@@ -135,18 +121,18 @@ impl Events {
     pub(crate) fn schema() -> SchemaRef {
         let mut fields = Common::fields();
         for (name, ty, is_null) in [
-            ("thread_name", dictionary(), true),
-            ("provider", dictionary(), false),
-            ("name", dictionary(), false),
+            ("thread_name", DataType::Utf8, true),
+            ("provider", DataType::Utf8, false),
+            ("name", DataType::Utf8, false),
             ("id", DataType::UInt32, false),
             ("version", DataType::UInt8, false),
             ("level", DataType::UInt8, false),
             ("opcode", DataType::UInt8, false),
             ("keywords", DataType::UInt64, false),
             ("cpu", DataType::UInt32, true),
-            ("trace_id", dictionary(), true),
-            ("span_id", dictionary(), true),
-            ("related_id", dictionary(), true),
+            ("trace_id", DataType::Utf8, true),
+            ("span_id", DataType::Utf8, true),
+            ("related_id", DataType::Utf8, true),
             ("stack_id", DataType::Int64, true),
             ("payload_bytes", DataType::UInt32, false),
             ("labels", label_type(), true),
@@ -186,42 +172,30 @@ impl Events {
         self.common.len()
     }
 
-    pub(crate) fn finish(&mut self) -> Vec<Values> {
+    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
         self.waiting = 0;
-        let (mut columns, thread_names) = self.common.take();
-        let (kinds, types) = self.kinds.keys();
-        let (processors, numbers) = self.processors.keys();
-        let numbers = numbers.into_iter().map(|number| (*number != u32::MAX).then_some(*number));
-        let numbers: UInt32Array = numbers.collect();
+        let thread_names = self.common.threads.texts(|thread| thread.name().map(Cow::Borrowed));
+        let mut columns = self.common.finish();
+        let (kinds, labels) = (&self.kinds, &self.labels);
         let stacks = take(&mut self.stacks);
         let has_stack = nulls(stacks.iter().map(|id| *id != i64::MIN));
-        let texts_of = |text: fn(&TypeFacts) -> &str| {
-            let texts = types.iter().map(|kind| text(&kind.ty));
-            Values::runs(&kinds, StringArray::from_iter_values(texts))
-        };
-        let bytes_of = |byte: fn(&Kind) -> u8| {
-            Values::runs(&kinds, UInt8Array::from_iter_values(types.iter().map(|kind| byte(kind))))
-        };
-        let ids = types.iter().map(|kind| kind.ty.id);
-        let keywords = types.iter().map(|kind| kind.keywords);
-        let others = [
+        columns.extend([
             thread_names,
-            texts_of(|ty| &ty.provider),
-            texts_of(|ty| &ty.name),
-            Values::runs(&kinds, UInt32Array::from_iter_values(ids)),
-            bytes_of(|kind| kind.version),
-            bytes_of(|kind| kind.level),
-            bytes_of(|kind| kind.opcode),
-            Values::runs(&kinds, UInt64Array::from_iter_values(keywords)),
-            Values::runs(&processors, numbers),
-            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.trace.map(Id::of_trace))),
-            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.span.map(Id::of_span))),
-            Values::Ids(Ids::of(&self.related, |labels| labels.ids.related.map(Id::of_span))),
-            Int64Array::new(stacks.into(), has_stack).into(),
-            UInt32Array::from(take(&mut self.sizes)).into(),
-            Values::Array(label_maps(&self.labels)),
-        ];
-        columns.extend(others);
+            kinds.texts(|kind| Some(Cow::Borrowed(&kind.ty.provider))),
+            kinds.texts(|kind| Some(Cow::Borrowed(&kind.ty.name))),
+            kinds.numbers::<UInt32Type>(|kind| Some(kind.ty.id)),
+            kinds.numbers::<UInt8Type>(|kind| Some(kind.version)),
+            kinds.numbers::<UInt8Type>(|kind| Some(kind.level)),
+            kinds.numbers::<UInt8Type>(|kind| Some(kind.opcode)),
+            kinds.numbers::<UInt64Type>(|kind| Some(kind.keywords)),
+            self.processors.numbers::<UInt32Type>(|cpu| (*cpu != u32::MAX).then_some(*cpu)),
+            labels.texts(|labels| labels.trace()),
+            labels.texts(|labels| labels.span()),
+            self.related.texts(|labels| labels.related()),
+            Arc::new(Int64Array::new(stacks.into(), has_stack)),
+            Arc::new(UInt32Array::from(take(&mut self.sizes))),
+            label_maps(labels),
+        ]);
         self.labels.clear();
         self.related.clear();
         self.kinds.clear();

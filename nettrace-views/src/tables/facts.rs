@@ -1,12 +1,12 @@
 //! What many events have in common: their thread, their labels.
 
-use std::rc::Rc;
+use std::{borrow::Cow, rc::Rc};
 
 use foldhash::HashMap;
 use nettrace_reader::{Event, Label, LastLabels, Thread};
 
 use crate::{
-    model::{Ids, Plain, Purpose, label_name},
+    model::{Guid, Ids, Key, Plain, Purpose, label_name},
     tables::{size_of, types::BATCH_BYTES},
 };
 
@@ -176,5 +176,24 @@ impl LabelFacts {
         let texts = facts.others.iter();
         facts.size = texts.map(|(key, value)| 64 + 2 * (key.len() + value.len())).sum();
         facts
+    }
+
+    pub(crate) fn trace(&self) -> Option<Cow<'_, str>> {
+        self.ids.trace.map(|id| id.to_string().into())
+    }
+
+    pub(crate) fn span(&self) -> Option<Cow<'_, str>> {
+        self.ids.span.map(text_of)
+    }
+
+    pub(crate) fn related(&self) -> Option<Cow<'_, str>> {
+        self.ids.related.map(text_of)
+    }
+}
+
+fn text_of(key: Key) -> Cow<'static, str> {
+    match key {
+        Key::Span(_, id) => id.to_string().into(),
+        Key::Activity(id) => Guid(&id.to_bytes_le()).to_string().into(),
     }
 }

@@ -152,18 +152,13 @@
 //! `.nettrace-PID-N` beside the result, or within it if it is partitioned. Engines pass over names
 //! that begin with a dot.
 
-mod chunk;
 mod column;
 mod convert;
 mod events;
 mod facts;
 mod folder;
-mod groups;
-mod ids;
 mod names;
-mod pages;
 mod partition;
-mod rle;
 mod runs;
 mod span_tables;
 mod spans;

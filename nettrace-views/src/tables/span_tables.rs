@@ -2,9 +2,10 @@
 
 use std::{collections::HashMap, io};
 
+use arrow_array::ArrayRef;
+
 use crate::tables::{
     partition::Day,
-    runs::Values,
     size_of,
     spans::Spans,
     table::{Layout, Place, Table},
@@ -32,7 +33,7 @@ impl SpanTables {
         &mut self,
         layout: &Layout,
         day: Day,
-        columns: Vec<Values>,
+        columns: Vec<ArrayRef>,
     ) -> io::Result<()> {
         let (_, mut table) = match self.open.iter().position(|(open, _)| *open == day) {
             Some(at) => self.open.remove(at),

@@ -3,8 +3,9 @@
 use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 use arrow_array::{
-    Int64Array, StringArray, TimestampNanosecondArray, UInt64Array,
+    ArrayRef, Int64Array, TimestampNanosecondArray,
     builder::{Int64Builder, StringBuilder, UInt64Builder},
+    types::UInt64Type,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use nettrace_reader::Event;
@@ -13,11 +14,10 @@ use crate::{
     model::{Known, KnownSpans, Part, Role, SpanRef},
     tables::{
         column::timestamp,
-        events::{Row, dictionary},
+        events::Row,
         facts::{LabelFacts, ThreadFacts},
-        ids::{Id, Ids},
         partition::{Day, day_of},
-        runs::{Runs, Values},
+        runs::Runs,
         types::{BATCH, BATCH_BYTES, TypeFacts},
     },
 };
@@ -103,15 +103,15 @@ impl Spans {
             ("start", timestamp(), true),
             ("end", timestamp(), true),
             ("duration_ns", DataType::Int64, true),
-            ("provider", dictionary(), false),
-            ("name", dictionary(), false),
+            ("provider", DataType::Utf8, false),
+            ("name", DataType::Utf8, false),
             ("outcome", DataType::Utf8, true),
-            ("trace_id", dictionary(), true),
-            ("span_id", dictionary(), true),
-            ("parent_id", dictionary(), true),
+            ("trace_id", DataType::Utf8, true),
+            ("span_id", DataType::Utf8, true),
+            ("parent_id", DataType::Utf8, true),
             ("process", DataType::UInt64, true),
             ("thread", DataType::UInt64, true),
-            ("thread_name", dictionary(), true),
+            ("thread_name", DataType::Utf8, true),
             ("end_thread", DataType::UInt64, true),
             ("start_event", DataType::Int64, true),
             ("end_event", DataType::Int64, true),
@@ -194,7 +194,7 @@ impl Spans {
     }
 
     /// Takes the rows that wait, by their days.
-    pub(crate) fn finish(&mut self) -> Vec<(Day, Vec<Values>)> {
+    pub(crate) fn finish(&mut self) -> Vec<(Day, Vec<ArrayRef>)> {
         (self.waiting, self.waiting_bytes) = (0, 0);
         let days = std::mem::take(&mut self.rows);
         days.into_iter().map(|(day, mut rows)| (day, rows.finish())).collect()
@@ -248,38 +248,28 @@ impl Rows {
         self.end_events.push(event(&end));
     }
 
-    fn finish(&mut self) -> Vec<Values> {
+    fn finish(&mut self) -> Vec<ArrayRef> {
         use std::mem::take;
-        let time = |times: Vec<Option<i64>>| -> Values {
-            TimestampNanosecondArray::from(times).with_timezone("UTC").into()
+        let time = |times: Vec<Option<i64>>| -> ArrayRef {
+            Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC"))
         };
-        let (type_keys, types) = self.types.keys();
-        let text = |text: fn(&TypeFacts) -> &str| {
-            let texts = types.iter().map(|ty| text(ty));
-            Values::runs(&type_keys, StringArray::from_iter_values(texts))
-        };
-        let (thread_keys, threads) = self.threads.keys();
-        let number = |number: fn(&ThreadFacts) -> Option<u64>| {
-            let numbers: UInt64Array = threads.iter().map(|thread| number(thread)).collect();
-            Values::runs(&thread_keys, numbers)
-        };
-        let names: StringArray = threads.iter().map(|thread| thread.name()).collect();
+        let (types, labels, threads) = (&self.types, &self.labels, &self.threads);
         let columns = vec![
             time(take(&mut self.starts)),
             time(take(&mut self.ends)),
-            self.durations.finish().into(),
-            text(|ty| &ty.provider),
-            text(|ty| &ty.span),
-            self.outcomes.finish().into(),
-            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.trace.map(Id::of_trace))),
-            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.span.map(Id::of_span))),
-            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.related.map(Id::of_span))),
-            number(|thread| thread.process),
-            number(ThreadFacts::id),
-            Values::runs(&thread_keys, names),
-            self.end_threads.finish().into(),
-            Int64Array::from(take(&mut self.start_events)).into(),
-            Int64Array::from(take(&mut self.end_events)).into(),
+            Arc::new(self.durations.finish()),
+            types.texts(|ty| Some(Cow::Borrowed(&ty.provider))),
+            types.texts(|ty| Some(Cow::Borrowed(&ty.span))),
+            Arc::new(self.outcomes.finish()),
+            labels.texts(|labels| labels.trace()),
+            labels.texts(|labels| labels.span()),
+            labels.texts(|labels| labels.related()),
+            threads.numbers::<UInt64Type>(|thread| thread.process),
+            threads.numbers::<UInt64Type>(|thread| thread.id()),
+            threads.texts(|thread| thread.name().map(Cow::Borrowed)),
+            Arc::new(self.end_threads.finish()),
+            Arc::new(Int64Array::from(take(&mut self.start_events))),
+            Arc::new(Int64Array::from(take(&mut self.end_events))),
         ];
         self.types.clear();
         self.labels.clear();

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Int64Array, ListArray, UInt64Array};
+use arrow_array::{ArrayRef, Int64Array, ListArray, UInt64Array};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use foldhash::HashMap;
 use nettrace_reader::{Event, Stack};
 
-use crate::tables::{runs::Values, size_of};
+use crate::tables::size_of;
 
 /// The bytes of stacks that are remembered. A stack that is forgotten gets another id when it comes
 /// again.
@@ -110,13 +110,13 @@ impl Stacks {
     }
 
     /// Takes the rows that wait.
-    pub(crate) fn finish(&mut self) -> Vec<Values> {
+    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
         let offsets = std::mem::replace(&mut self.offsets, vec![0]);
         let frames = Arc::new(UInt64Array::from(std::mem::take(&mut self.frames)));
         let offsets = OffsetBuffer::new(offsets.into());
         vec![
-            Int64Array::from(std::mem::take(&mut self.ids)).into(),
-            ListArray::new(frame(), offsets, frames, None).into(),
+            Arc::new(Int64Array::from(std::mem::take(&mut self.ids))),
+            Arc::new(ListArray::new(frame(), offsets, frames, None)),
         ]
     }
 }

@@ -10,9 +10,9 @@ use std::{
 
 use arrow_array::{Array, ArrayRef, RecordBatch, cast::AsArray, types};
 use arrow_ipc::writer::FileWriter;
-use arrow_schema::{ArrowError, DataType, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{ArrowError, DataType, SchemaRef, TimeUnit};
 use parquet::{
-    arrow::add_encoded_arrow_schema_to_metadata,
+    arrow::ArrowWriter,
     basic::{Compression, Encoding, GzipLevel},
     errors::ParquetError,
     file::{
@@ -24,10 +24,15 @@ use parquet::{
 
 use crate::tables::{
     Tables,
-    groups::{ParquetFile, ROW_GROUP},
     partition::{Day, Partition},
-    runs::Values,
+    size_of,
 };
+
+/// The rows of a row group.
+const ROW_GROUP: usize = size_of(1 << 20, 16);
+
+/// The columns of ids of spans and traces.
+const IDS: [&str; 4] = ["trace_id", "span_id", "related_id", "parent_id"];
 
 /// The size of a dictionary of ids of spans and traces, in bytes.
 const ID_DICTIONARY: usize = 4 << 20;
@@ -75,7 +80,7 @@ pub(crate) struct Table {
 }
 
 enum Writer {
-    Parquet(Box<ParquetFile<Append>>),
+    Parquet(Box<ArrowWriter<Append>>),
     Arrow(Box<FileWriter<Append>>),
 }
 
@@ -90,22 +95,20 @@ impl Table {
         Self { schema, place, day, facts, writer: None }
     }
 
-    /// Adds rows. Arrow gets plain values, because its files have one dictionary for a column.
-    pub(crate) fn write(&mut self, layout: &Layout, columns: Vec<Values>) -> io::Result<()> {
+    /// Adds rows.
+    pub(crate) fn write(&mut self, layout: &Layout, columns: Vec<ArrayRef>) -> io::Result<()> {
         if self.writer.is_none() {
             self.writer = Some(self.open(layout, &columns)?);
         }
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(of_arrow)?;
         match self.writer.as_mut() {
             Some(Writer::Parquet(writer)) => {
-                writer.write(&columns).map_err(of_parquet)?;
+                writer.write(&batch).map_err(of_parquet)?;
                 // A row group may just have been completed.
                 writer.inner_mut().close();
             }
             Some(Writer::Arrow(writer)) => {
-                let columns = columns.into_iter().map(Values::array);
-                let columns = columns.collect::<Result<_, _>>().map_err(of_arrow)?;
-                let batch = RecordBatch::try_new(Arc::clone(writer.schema()), columns);
-                writer.write(&batch.map_err(of_arrow)?).map_err(of_arrow)?;
+                writer.write(&batch).map_err(of_arrow)?;
                 writer.get_mut().close();
             }
             None => {}
@@ -121,7 +124,7 @@ impl Table {
     /// The memory that rows take which are not in the file yet, in bytes.
     pub(crate) fn memory(&self) -> usize {
         match &self.writer {
-            Some(Writer::Parquet(writer)) => writer.memory(),
+            Some(Writer::Parquet(writer)) => writer.memory_size(),
             _ => 0,
         }
     }
@@ -151,7 +154,7 @@ impl Table {
 
     fn complete(&mut self) -> io::Result<()> {
         match self.writer.take() {
-            Some(Writer::Parquet(mut writer)) => writer.finish().map_err(of_parquet),
+            Some(Writer::Parquet(mut writer)) => writer.finish().map(drop).map_err(of_parquet),
             Some(Writer::Arrow(mut writer)) => writer.finish().map_err(of_arrow),
             None => Ok(()),
         }
@@ -167,46 +170,29 @@ impl Table {
         path
     }
 
-    fn open(&self, layout: &Layout, first: &[Values]) -> io::Result<Writer> {
+    fn open(&self, layout: &Layout, first: &[ArrayRef]) -> io::Result<Writer> {
         let file = Append::create(self.path(layout))?;
-        let facts = layout.facts.iter().chain(&self.facts);
+        let facts = layout.facts.iter().chain(&self.facts).cloned();
         match layout.tables {
             Tables::Parquet => {
-                let mut properties = properties(&self.schema, first)
-                    .set_key_value_metadata(Some(
-                        facts
-                            .map(|(key, value)| KeyValue::new(key.clone(), value.clone()))
-                            .collect(),
-                    ))
-                    .build();
-                // Not as it is: some readers fail to make dictionaries of every encoding.
-                add_encoded_arrow_schema_to_metadata(&self.plain_schema(), &mut properties);
-                let writer = ParquetFile::new(file, Arc::clone(&self.schema), properties);
+                let facts = facts.map(|(key, value)| KeyValue::new(key, value)).collect::<Vec<_>>();
+                let properties =
+                    properties(&self.schema, first).set_key_value_metadata(Some(facts));
+                let schema = Arc::clone(&self.schema);
+                let writer = ArrowWriter::try_new(file, schema, Some(properties.build()));
                 Ok(Writer::Parquet(Box::new(writer.map_err(of_parquet)?)))
             }
             Tables::Arrow => {
-                let facts = facts.map(|(key, value)| (key.clone(), value.clone())).collect();
-                let schema = self.plain_schema().with_metadata(facts);
+                let schema = self.schema.as_ref().clone().with_metadata(facts.collect());
                 let writer = FileWriter::try_new(file, &schema).map_err(of_arrow)?;
                 Ok(Writer::Arrow(Box::new(writer)))
             }
         }
     }
-
-    /// The schema without dictionaries.
-    fn plain_schema(&self) -> Schema {
-        let fields = self.schema.fields().iter().map(|field| match field.data_type() {
-            DataType::Dictionary(_, values) => {
-                Arc::new(field.as_ref().clone().with_data_type((**values).clone()))
-            }
-            _ => Arc::clone(field),
-        });
-        Schema::new(fields.collect::<Vec<_>>())
-    }
 }
 
 /// How each column is encoded. Values that mostly differ have no dictionary.
-fn properties(schema: &SchemaRef, first: &[Values]) -> WriterPropertiesBuilder {
+fn properties(schema: &SchemaRef, first: &[ArrayRef]) -> WriterPropertiesBuilder {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("nettrace-views ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::SNAPPY)
@@ -215,10 +201,6 @@ fn properties(schema: &SchemaRef, first: &[Values]) -> WriterPropertiesBuilder {
         .set_statistics_enabled(EnabledStatistics::Page);
     for (place, field) in schema.fields().iter().enumerate() {
         let path = || ColumnPath::new(vec![field.name().clone()]);
-        let values = match first.get(place) {
-            Some(Values::Array(values)) => Some(values),
-            _ => None,
-        };
         match field.data_type() {
             DataType::UInt8
             | DataType::Int32
@@ -238,7 +220,8 @@ fn properties(schema: &SchemaRef, first: &[Values]) -> WriterPropertiesBuilder {
                 SortingColumn { column_idx: place as i32, descending: false, nulls_first: true };
             properties = properties.set_sorting_columns(Some(vec![sorting]));
         }
-        if field.name().ends_with("_id") && matches!(field.data_type(), DataType::Dictionary(..)) {
+        let is_id = IDS.contains(&field.name().as_str());
+        if is_id {
             // Random digits, which only codes of four bits for a digit make smaller.
             properties = properties
                 .set_column_compression(path(), Compression::GZIP(fast()))
@@ -246,7 +229,10 @@ fn properties(schema: &SchemaRef, first: &[Values]) -> WriterPropertiesBuilder {
                 .set_column_dictionary_page_size_limit(path(), ID_DICTIONARY);
         }
         // Without a dictionary, numbers that are all the same take next to nothing, and less time.
-        if values.is_some_and(|values| mostly_differ(values) || is_constant(values)) {
+        // Gzip finds an id again that is close behind itself.
+        let rows_a_value = if is_id { 20 } else { 2 };
+        let values = first.get(place);
+        if values.is_some_and(|it| rarely_repeats(it, rows_a_value) || is_constant(it)) {
             properties = properties.set_column_dictionary_enabled(path(), false);
         }
     }
@@ -275,9 +261,8 @@ fn is_constant(values: &ArrayRef) -> bool {
     }
 }
 
-/// Whether more than half of a column's first values differ from each other; a third of texts that
-/// have a dictionary.
-fn mostly_differ(values: &ArrayRef) -> bool {
+/// Whether each of a column's first values is that of fewer than `rows` rows, on average.
+fn rarely_repeats(values: &ArrayRef, rows: usize) -> bool {
     let values = values.slice(0, values.len().min(SAMPLE));
     let different = match values.data_type() {
         DataType::Int64 => distinct(values.as_primitive::<types::Int64Type>().iter().flatten()),
@@ -291,7 +276,7 @@ fn mostly_differ(values: &ArrayRef) -> bool {
         DataType::Binary => distinct(values.as_binary::<i32>().iter().flatten()),
         _ => return false,
     };
-    2 * different > values.len() - values.null_count()
+    rows * different > values.len() - values.null_count()
 }
 
 fn distinct<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> usize {
@@ -365,5 +350,63 @@ pub(crate) fn of_arrow(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, error) => error,
         error => io::Error::other(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Int64Array, StringArray};
+    use arrow_schema::{Field, Schema};
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+    use super::*;
+
+    /// Writes one table of ids and numbers, and returns the encodings of its columns.
+    fn encodings(ids: StringArray, numbers: Int64Array) -> Vec<Vec<Encoding>> {
+        let fields = [("span_id", DataType::Utf8), ("number", DataType::Int64)];
+        let fields = fields.map(|(name, ty)| Field::new(name, ty, true));
+        let schema = Arc::new(Schema::new(fields.to_vec()));
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout {
+            tables: Tables::Parquet,
+            root: folder.path().to_owned(),
+            partition: None,
+            facts: Vec::new(),
+        };
+        let mut table = Table::new(Arc::clone(&schema), Place::top("rows"), 0, Vec::new());
+        let columns: Vec<ArrayRef> = vec![Arc::new(ids), Arc::new(numbers)];
+        table.write(&layout, columns.clone()).unwrap();
+        assert!(table.memory() > 0);
+        table.finish(&layout).unwrap();
+        let file = File::open(folder.path().join("rows.parquet")).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+        let group = reader.metadata().row_group(0);
+        let encodings = group.columns().iter().map(|column| column.encodings().collect());
+        let encodings = encodings.collect();
+        let rows = group.num_rows() as usize;
+        let batch = reader.with_batch_size(rows).build().unwrap().next().unwrap().unwrap();
+        assert!(batch.columns() == columns, "other values come back");
+        encodings
+    }
+
+    #[test]
+    fn what_rarely_repeats_or_never_changes_has_no_dictionary() {
+        const ROWS: i64 = 5_000;
+        let ids = |rows_a_value: i64| {
+            let ids =
+                (0..ROWS).map(|row| (row % 7 > 0).then(|| format!("{:016x}", row / rows_a_value)));
+            ids.collect::<StringArray>()
+        };
+        let numbers = |number: fn(i64) -> i64| Int64Array::from_iter_values((0..ROWS).map(number));
+        let has_dictionary = |encodings: &[Encoding]| encodings.contains(&Encoding::RLE_DICTIONARY);
+        for (rows_a_value, number, expected) in [
+            (2, (|_| 7) as fn(i64) -> i64, [false, false]),
+            (500, |row| row % 10, [true, true]),
+            (16, |row| row, [false, false]),
+        ] {
+            let found = encodings(ids(rows_a_value), numbers(number));
+            let found: Vec<_> = found.iter().map(|encodings| has_dictionary(encodings)).collect();
+            assert_eq!(found, expected, "{rows_a_value}");
+        }
     }
 }

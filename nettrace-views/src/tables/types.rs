@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use arrow_array::builder::BinaryBuilder;
+use arrow_array::{ArrayRef, builder::BinaryBuilder};
 use arrow_schema::{DataType, Field, Schema};
 use foldhash::HashMap;
 use nettrace_reader::{Event, Metadata};
@@ -14,7 +14,6 @@ use crate::{
         events::{Common, Row},
         names::{Unique, escaped},
         partition::{self, Day},
-        runs::Values,
         size_of,
         table::{Layout, Place, Table},
     },
@@ -221,12 +220,11 @@ impl TypeTable {
     }
 
     /// Takes the rows that wait.
-    pub(crate) fn finish(&mut self) -> Vec<Values> {
+    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
         self.waiting = 0;
         let mut columns = self.common.finish();
-        let fields = self.columns.iter_mut().flatten().map(Column::finish);
-        columns.extend(fields.map(Values::Array));
-        columns.push(self.payloads.finish().into());
+        columns.extend(self.columns.iter_mut().flatten().map(Column::finish));
+        columns.push(Arc::new(self.payloads.finish()));
         columns
     }
 
