@@ -38,6 +38,7 @@
 //! | errors and their messages | [`Error`] |
 //! | schemas, and fields of your own types | [`event`] |
 //! | events and spans of another library | [`bridge`] |
+//! | keeping only what was slow or failed | module `tail`, with the feature of that name |
 //! | what a test has emitted | module `testing`, with the feature of that name |
 //!
 //! # Promises
@@ -73,6 +74,7 @@
 //! - `persistent`: memory that outlives the process (`SessionBuilder::persistent`, on 64-bit
 //!   Linux).
 //! - `signals`: a flight recorder writes a dump on a signal (`Triggers::on_signal`, on Unix).
+//! - `tail`: keeps a request's events only if it was slow or failed (module `tail`).
 //! - `testing`: captures what a test emits, and asserts about it (module `testing`).
 //! - `schema_lock`: compares the events of the code with a file, in a test (`schema_lock!`).
 //! - `uuid`: makes `uuid::Uuid` a field type.
@@ -121,6 +123,8 @@ cfg_if::cfg_if! {
         mod session;
         mod shared;
         pub mod sink;
+        #[cfg(feature = "tail")]
+        pub mod tail;
 
         pub use crate::{
             emit::{Emit, MAX_STACK_FRAMES, Origin, emit, emit_lazy},

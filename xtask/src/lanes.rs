@@ -201,9 +201,12 @@ fn oldest_cargo(workspace: &Workspace) -> Step {
     Step::new(workspace.root.join(".ci/oldest-cargo")).env("NETTRACE_OLDEST", folder)
 }
 
+/// A feature of the writer that no member but a service asks for.
+const TAIL: &str = "--features=nettrace-writer/tail";
+
 /// Checks every member for Windows, but for those that need a C compiler for it.
 pub(crate) fn windows(workspace: &Workspace, _: &mut Tally) -> Result<()> {
-    let members = ["--workspace", "--exclude", "service", "--exclude", "bridge"];
+    let members = ["--workspace", "--exclude", "service", "--exclude", "bridge", TAIL];
     check_for("x86_64-pc-windows-gnu", &members, workspace)
 }
 
@@ -213,13 +216,13 @@ pub(crate) fn macos(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         "--package=nettrace-writer",
         "--package=nettrace-diagnostics",
         "--package=nettrace-metrics",
-        "--package=nettrace-tail",
         "--package=nettrace-tower",
         "--package=tracing-nettrace",
         "--package=eventheader-writer",
         "--package=nettrace-cli",
         // Parquet is portable, and compiles for long.
         "--no-default-features",
+        TAIL,
     ];
     check_for("aarch64-apple-darwin", &members, workspace)
 }

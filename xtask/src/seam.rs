@@ -26,7 +26,6 @@ const SEAMS: &[(&str, &str)] = &[
     ("nettrace-views/src/console.rs", "the thread that shows what the sink is given"),
     ("nettrace-cli/src/live/watch.rs", "the thread that decodes a live trace"),
     ("nettrace-cli/src/view/serve.rs", "the threads that answer a browser"),
-    ("nettrace-tail/src/counts.rs", "the application reads counts while a session writes"),
     ("nettrace-event/src/event.rs", "the enabled word of an event type is an atomic"),
     ("nettrace-event/src/field/number.rs", "an atomic number can be a field of an event"),
     ("nettrace-event/src/recorder.rs", "the pointer to what records events"),

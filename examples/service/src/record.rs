@@ -13,8 +13,11 @@ use std::{
 };
 
 use nettrace_metrics::{Reporter, Reporting};
-use nettrace_tail::{Tail, TailCounter, TailCounts};
-use nettrace_writer::{Keep, SampledOut, Session, Triggers, sink::FileOptions};
+use nettrace_writer::{
+    Keep, SampledOut, Session, Triggers,
+    sink::FileOptions,
+    tail::{Tail, TailCounter, TailCounts},
+};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, WorkerGuard};
 use tracing_subscriber::fmt::format::FmtSpan;
 

@@ -230,8 +230,8 @@ impl SessionBuilder {
     /// Which ids of spans a trace of version 6 has. The default is [`Ids::Activities`], with which
     /// it is smallest. The other formats have the ids for which they have room.
     ///
-    /// A sink that [takes rows apart](Sink::takes_rows_apart), such as that of `nettrace-tail`, gets
-    /// [`Ids::Both`].
+    /// A sink that [takes rows apart](Sink::takes_rows_apart), such as that of the module `tail`,
+    /// gets [`Ids::Both`].
     pub fn ids(mut self, ids: Ids) -> Self {
         self.ids = ids;
         self

@@ -53,21 +53,9 @@ pub(crate) fn code_of(error: &io::Error) -> Option<i32> {
     error.raw_os_error().or_else(|| told(error)?.code)
 }
 
-/// Whether no later attempt can succeed after this error of a sink. [`Sink`] lists such errors. For
-/// a sink that passes on to another one, and must not call it again.
-///
-/// [`Sink`]: super::Sink#errors-that-pass-and-errors-that-are-final
-///
-/// ```
-/// use std::io::ErrorKind;
-///
-/// use nettrace_writer::sink::is_final;
-///
-/// assert!(is_final(&ErrorKind::BrokenPipe.into()));
-/// assert!(!is_final(&ErrorKind::StorageFull.into()));
-/// ```
-#[must_use]
-pub fn is_final(error: &io::Error) -> bool {
+/// Whether no later attempt can succeed after this error of a sink. [`Sink`](super::Sink) lists
+/// such errors.
+pub(crate) fn is_final(error: &io::Error) -> bool {
     match error.kind() {
         ErrorKind::BrokenPipe
         | ErrorKind::ConnectionAborted

@@ -38,7 +38,6 @@ use std::{io, path::Path};
 
 #[cfg(feature = "heph")]
 pub use datagram::{DatagramCounter, DatagramCounts, DatagramSink};
-pub use failure::is_final;
 pub use file::{FileOptions, FileSink};
 pub use file_name::FileNameError;
 pub use memory::MemorySink;

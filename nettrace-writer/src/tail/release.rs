@@ -3,23 +3,25 @@
 use std::time::Instant;
 
 use nettrace_format::v6::{BlockKind, RowHeader};
-use nettrace_writer::sink::{Sink, StreamEnd};
 
 use crate::{
-    blocks::{
-        Malformed, Rows, blocks, lists, point, stacks, thread_rows, thread_sequences, type_rows,
+    sink::{Sink, StreamEnd},
+    tail::{
+        blocks::{
+            Malformed, Rows, blocks, lists, point, stacks, thread_rows, thread_sequences, type_rows,
+        },
+        counts::TailCounts,
+        header::Header,
+        outgoing::{Outgoing, To},
+        queue::{Queue, count_rows},
+        roles::{Asked, Kind, Roles},
+        trees::Trees,
     },
-    counts::TailCounts,
-    header::Header,
-    outgoing::{Outgoing, To},
-    queue::{Queue, count_rows},
-    roles::{Asked, Kind, Roles},
-    trees::Trees,
 };
 
 /// The session's stream, up to where it is decided upon.
 #[derive(Debug)]
-pub(crate) struct Release {
+pub(super) struct Release {
     roles: Roles,
     out: Outgoing,
     /// The latest time so far.
@@ -30,24 +32,24 @@ pub(crate) struct Release {
 
 /// What a batch is decided with, and where it goes.
 #[derive(Debug)]
-pub(crate) struct With<'a, S> {
-    pub(crate) trees: &'a mut Trees,
-    pub(crate) counts: &'a mut TailCounts,
-    pub(crate) asked: &'a [Asked],
-    pub(crate) queue: &'a mut Queue,
-    pub(crate) sink: &'a mut S,
-    pub(crate) now: Instant,
+pub(super) struct With<'a, S> {
+    pub(super) trees: &'a mut Trees,
+    pub(super) counts: &'a mut TailCounts,
+    pub(super) asked: &'a [Asked],
+    pub(super) queue: &'a mut Queue,
+    pub(super) sink: &'a mut S,
+    pub(super) now: Instant,
 }
 
 impl Release {
-    pub(crate) fn new(header: Header, end: StreamEnd) -> Self {
+    pub(super) fn new(header: Header, end: StreamEnd) -> Self {
         let begins = header.begins();
         let roles = Roles::new(header.ticks_per_second());
         Self { roles, out: Outgoing::new(header, end), latest: begins, horizon: begins }
     }
 
     /// The session has begun a stream.
-    pub(crate) fn goes_on(&mut self, header: Header, end: StreamEnd) {
+    pub(super) fn goes_on(&mut self, header: Header, end: StreamEnd) {
         self.roles = Roles::new(header.ticks_per_second());
         self.not_before(header.begins());
         self.out.goes_on(header, end);
@@ -59,17 +61,17 @@ impl Release {
     }
 
     /// How many streams there were.
-    pub(crate) fn streams(&self) -> u32 {
+    pub(super) fn streams(&self) -> u32 {
         self.out.stream()
     }
 
     /// The sink cannot go on with the stream that it has.
-    pub(crate) fn breaks(&mut self) {
+    pub(super) fn breaks(&mut self) {
         self.out.breaks();
     }
 
     /// Takes over the numbers of a batch that comes into no stream. Returns how many events it has.
-    pub(crate) fn give_up(&mut self, bytes: &[u8]) -> Result<u64, Malformed> {
+    pub(super) fn give_up(&mut self, bytes: &[u8]) -> Result<u64, Malformed> {
         for block in blocks(bytes) {
             let block = block?;
             if block.is(BlockKind::Event) {
@@ -91,17 +93,17 @@ impl Release {
     }
 
     /// How many lost rows no stream shows.
-    pub(crate) fn owed(&self) -> u64 {
+    pub(super) fn owed(&self) -> u64 {
         self.out.owed()
     }
 
     /// How many bytes of memory this takes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.out.bytes()
     }
 
     /// Decides about the rows of a batch.
-    pub(crate) fn batch<S: Sink>(
+    pub(super) fn batch<S: Sink>(
         &mut self,
         bytes: &[u8],
         with: &mut With<'_, S>,
@@ -148,7 +150,7 @@ impl Release {
     }
 
     /// Ends the stream.
-    pub(crate) fn finish<S: Sink>(&mut self, with: &mut With<'_, S>) -> Result<(), Malformed> {
+    pub(super) fn finish<S: Sink>(&mut self, with: &mut With<'_, S>) -> Result<(), Malformed> {
         let mut to = self.to(with);
         self.out.finish(&mut to)
     }

@@ -1,10 +1,10 @@
 //! Stacks and label lists, by the ids that they have until the next sequence point.
 
-use crate::blocks::{self, Malformed, SpanOf};
+use crate::tail::blocks::{self, Malformed, SpanOf};
 
 /// Stacks, or label lists.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(super) struct Table {
     /// In the order of their ids.
     blocks: Vec<Rows>,
     bytes: usize,
@@ -20,18 +20,18 @@ struct Rows {
 
 /// A stack or a label list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
+pub(super) struct Row {
     /// Where it ends in the bytes of its block.
     end: u32,
     /// The stream that has it last, and its id there.
-    pub(crate) given: (u32, u32),
+    pub(super) given: (u32, u32),
     /// The span of a label list that has a trace.
-    pub(crate) span: Option<SpanOf>,
+    pub(super) span: Option<SpanOf>,
 }
 
 impl Table {
     /// Adds the rows of a block.
-    pub(crate) fn add(&mut self, first: u32, rows: &[blocks::Row<'_>]) -> Result<(), Malformed> {
+    pub(super) fn add(&mut self, first: u32, rows: &[blocks::Row<'_>]) -> Result<(), Malformed> {
         let is_next = self
             .blocks
             .last()
@@ -51,7 +51,7 @@ impl Table {
     }
 
     /// The row with an id, and its bytes.
-    pub(crate) fn get(&mut self, id: u32) -> Option<(&mut Row, &[u8])> {
+    pub(super) fn get(&mut self, id: u32) -> Option<(&mut Row, &[u8])> {
         let block = self.blocks.partition_point(|block| block.first <= id).checked_sub(1)?;
         let Rows { first, rows, bytes } = &mut self.blocks[block];
         let at = (id - *first) as usize;
@@ -62,7 +62,7 @@ impl Table {
     }
 
     /// How many bytes of memory it takes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes + self.blocks.capacity() * size_of::<Rows>()
     }
 }

@@ -3,17 +3,17 @@
 use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
 use nettrace_reader::{Reader, Trace, WallTime};
 
-use crate::blocks::Malformed;
+use crate::tail::blocks::Malformed;
 
 /// The beginning of a stream.
 #[derive(Debug)]
-pub(crate) struct Header {
+pub(super) struct Header {
     bytes: Vec<u8>,
     trace: Trace,
 }
 
 impl Header {
-    pub(crate) fn new(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(super) fn new(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut whole = bytes.to_vec();
         whole.extend(v6::END_OF_STREAM);
         let reader = Reader::new(&whole[..]).map_err(|_| Malformed)?;
@@ -24,21 +24,21 @@ impl Header {
     }
 
     /// Nothing in the stream is older.
-    pub(crate) fn begins(&self) -> u64 {
+    pub(super) fn begins(&self) -> u64 {
         self.trace.sync_ticks
     }
 
-    pub(crate) fn ticks_per_second(&self) -> u64 {
+    pub(super) fn ticks_per_second(&self) -> u64 {
         self.trace.ticks_per_second
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// The beginning of a stream in which nothing is older than `ticks`. Whole milliseconds later
     /// it is another time and another count of ticks for the same clock.
-    pub(crate) fn at(&self, ticks: u64) -> Result<Vec<u8>, Malformed> {
+    pub(super) fn at(&self, ticks: u64) -> Result<Vec<u8>, Malformed> {
         let Trace { sync_time, sync_ticks, ticks_per_second, pointer_size, key_values } =
             &self.trace;
         let per_second = u128::from(*ticks_per_second);

@@ -284,7 +284,7 @@ pub(crate) fn read(bytes: &[u8]) -> Read {
     while let Some(event) = reader.next_event().expect("a whole trace") {
         let word = |at: usize| u64::from_le_bytes(event.payload[at..at + 8].try_into().unwrap());
         match &*event.metadata().provider {
-            nettrace_tail::PROVIDER => read.told = Some([0, 8, 16, 24, 32].map(word)),
+            nettrace_writer::tail::PROVIDER => read.told = Some([0, 8, 16, 24, 32].map(word)),
             _ => read.numbers.push(word(0)),
         }
     }

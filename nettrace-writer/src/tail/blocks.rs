@@ -1,28 +1,28 @@
 //! The blocks of a session's stream, as far as a tail decision has to understand them.
 
-pub(crate) use nettrace_format::v6::read::{
+pub(super) use nettrace_format::v6::read::{
     Malformed, Point, Rows, blocks, point, thread_rows, thread_sequences, type_rows,
 };
 use nettrace_format::v6::{LAST_LABEL, Label, read::word32, read_label};
 
 /// The span that the events with a label list belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SpanOf {
-    pub(crate) trace: [u8; 16],
+pub(super) struct SpanOf {
+    pub(super) trace: [u8; 16],
     /// 0 if the list has none.
-    pub(crate) span: u64,
+    pub(super) span: u64,
 }
 
 /// A stack or a label list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row<'a> {
-    pub(crate) bytes: &'a [u8],
+pub(super) struct Row<'a> {
+    pub(super) bytes: &'a [u8],
     /// The span of a label list that has a trace.
-    pub(crate) span: Option<SpanOf>,
+    pub(super) span: Option<SpanOf>,
 }
 
 /// The first id of a block of label lists, and the lists.
-pub(crate) fn lists(body: &[u8]) -> Result<(u32, Vec<Row<'_>>), Malformed> {
+pub(super) fn lists(body: &[u8]) -> Result<(u32, Vec<Row<'_>>), Malformed> {
     numbered(body, |rest| {
         let (mut len, mut trace, mut span) = (0, None, 0);
         loop {
@@ -43,7 +43,7 @@ pub(crate) fn lists(body: &[u8]) -> Result<(u32, Vec<Row<'_>>), Malformed> {
 }
 
 /// The first id of a block of stacks, and the stacks.
-pub(crate) fn stacks(body: &[u8]) -> Result<(u32, Vec<Row<'_>>), Malformed> {
+pub(super) fn stacks(body: &[u8]) -> Result<(u32, Vec<Row<'_>>), Malformed> {
     numbered(body, |rest| Ok((4 + word32(rest, 0)? as usize, None)))
 }
 

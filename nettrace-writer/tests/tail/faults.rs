@@ -17,12 +17,12 @@ use std::{
 
 use nettrace_context::TraceContext;
 use nettrace_reader::{Reader, verify};
-use nettrace_tail::Tail;
 use nettrace_writer::{
     Context, Emit, Error, OnFull, Session, Stats, TraceEvent, TraceSpan,
     sink::{
         Batch, FileSink, MemorySink, RotatingFiles, RotationOptions, Sink, StreamEnd, WriteError,
     },
+    tail::Tail,
     traced,
 };
 use testkit::{
@@ -179,7 +179,7 @@ fn an_exit_writes_what_is_held_back() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("exit.nettrace");
-    let output = rerun("an_exit_writes_what_is_held_back", path.to_str().unwrap());
+    let output = rerun("faults::an_exit_writes_what_is_held_back", path.to_str().unwrap());
     assert_eq!(output.status.code(), Some(17), "{}", String::from_utf8_lossy(&output.stderr));
     let bytes = fs::read(&path).unwrap();
     assert_eq!(events(&bytes).1, 0);

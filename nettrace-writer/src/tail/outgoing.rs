@@ -17,15 +17,17 @@ use nettrace_format::v6::{
     self, BLOCK_HEADER, BlockKind, EVENT_BLOCK_HEADER, MAX_ROW_HEADER, RowEncoder, RowHeader,
     SequencePointFlags, ThreadSequence,
 };
-use nettrace_writer::sink::{Sink, StreamEnd};
 
 use crate::{
-    blocks::{Malformed, Point},
-    counts::{self, TailCounts, Told},
-    header::Header,
-    queue::{Gaps, Queue},
-    table::Table,
-    trees::in_map,
+    sink::{Sink, StreamEnd},
+    tail::{
+        blocks::{Malformed, Point},
+        counts::{self, TailCounts, Told},
+        header::Header,
+        queue::{Gaps, Queue},
+        table::Table,
+        trees::in_map,
+    },
 };
 
 /// The most bytes that a thread takes in a sequence point, and in a block that removes it.
@@ -36,7 +38,7 @@ const AROUND: usize = BLOCK_HEADER + EVENT_BLOCK_HEADER;
 
 /// The stream that is being written, and what can be defined in it.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(super) struct Outgoing {
     header: Header,
     end: StreamEnd,
     /// Streams are counted from 1.
@@ -54,8 +56,8 @@ pub(crate) struct Outgoing {
     row_bytes: usize,
     /// How many of the threads the stream has.
     stream_threads: u64,
-    pub(crate) lists: Table,
-    pub(crate) stacks: Table,
+    pub(super) lists: Table,
+    pub(super) stacks: Table,
     next_list: u32,
     next_stack: u32,
     /// Blocks that are made, and those that are being made.
@@ -135,19 +137,19 @@ impl Making {
 
 /// Where blocks go.
 #[derive(Debug)]
-pub(crate) struct To<'a, S> {
-    pub(crate) queue: &'a mut Queue,
-    pub(crate) sink: &'a mut S,
-    pub(crate) counts: &'a mut TailCounts,
+pub(super) struct To<'a, S> {
+    pub(super) queue: &'a mut Queue,
+    pub(super) sink: &'a mut S,
+    pub(super) counts: &'a mut TailCounts,
     /// The latest time so far.
-    pub(crate) latest: u64,
+    pub(super) latest: u64,
     /// Nothing that comes is older.
-    pub(crate) horizon: u64,
+    pub(super) horizon: u64,
 }
 
 impl Outgoing {
     /// Begins with a stream that the sink gets with the same header.
-    pub(crate) fn new(header: Header, end: StreamEnd) -> Self {
+    pub(super) fn new(header: Header, end: StreamEnd) -> Self {
         Self {
             header,
             end,
@@ -172,7 +174,7 @@ impl Outgoing {
     }
 
     /// The session has begun a stream, in which it counts from 1 and defines everything again.
-    pub(crate) fn goes_on(&mut self, header: Header, end: StreamEnd) {
+    pub(super) fn goes_on(&mut self, header: Header, end: StreamEnd) {
         (self.header, self.end) = (header, end);
         (self.lists, self.stacks) = Default::default();
         self.threads.values_mut().for_each(|thread| {
@@ -192,17 +194,17 @@ impl Outgoing {
     }
 
     /// How many streams there were.
-    pub(crate) fn stream(&self) -> u32 {
+    pub(super) fn stream(&self) -> u32 {
         self.stream
     }
 
     /// The sink cannot go on with the stream.
-    pub(crate) fn breaks(&mut self) {
+    pub(super) fn breaks(&mut self) {
         self.is_broken = true;
     }
 
     /// Takes over the row of a type.
-    pub(crate) fn define_type(&mut self, id: u32, row: &[u8]) {
+    pub(super) fn define_type(&mut self, id: u32, row: &[u8]) {
         let Self { types, row_bytes, .. } = self;
         let new = || Type { row: Box::default(), stream: 0 };
         let known = types.entry(id).or_insert_with(new);
@@ -215,7 +217,7 @@ impl Outgoing {
     }
 
     /// Takes over the row of a thread.
-    pub(crate) fn define_thread(&mut self, index: u64, row: &[u8]) {
+    pub(super) fn define_thread(&mut self, index: u64, row: &[u8]) {
         let Self { threads, row_bytes, .. } = self;
         let (stream, seen, number, shown) = Default::default();
         let row_of_none = Box::default();
@@ -226,13 +228,13 @@ impl Outgoing {
     }
 
     /// Begins to add blocks.
-    pub(crate) fn begin<S: Sink>(&mut self, to: &mut To<'_, S>) {
+    pub(super) fn begin<S: Sink>(&mut self, to: &mut To<'_, S>) {
         self.room = to.queue.room(to.sink);
         self.leaves |= !to.queue.begins_stream() && to.sink.wants_restart();
     }
 
     /// Adds a row, with the number and the ids that the session gave it.
-    pub(crate) fn row<S: Sink>(
+    pub(super) fn row<S: Sink>(
         &mut self,
         mut header: RowHeader,
         payload: &[u8],
@@ -293,7 +295,7 @@ impl Outgoing {
     }
 
     /// Takes over the number of a row that is left out.
-    pub(crate) fn leave_out(&mut self, header: &RowHeader) -> Result<(), Malformed> {
+    pub(super) fn leave_out(&mut self, header: &RowHeader) -> Result<(), Malformed> {
         let thread = self.threads.get_mut(&header.capture_thread).ok_or(Malformed)?;
         thread.skip_to(header.sequence.wrapping_sub(1));
         thread.seen = header.sequence;
@@ -341,7 +343,7 @@ impl Outgoing {
     }
 
     /// Ends the blocks that are being made.
-    pub(crate) fn end_block(&mut self) -> Result<(), Malformed> {
+    pub(super) fn end_block(&mut self) -> Result<(), Malformed> {
         let Self { making, out, gaps, .. } = self;
         let start = out.len();
         v6::metadata_block(&making.types, out)?;
@@ -390,7 +392,7 @@ impl Outgoing {
     }
 
     /// Ends the stream.
-    pub(crate) fn finish<S: Sink>(&mut self, to: &mut To<'_, S>) -> Result<(), Malformed> {
+    pub(super) fn finish<S: Sink>(&mut self, to: &mut To<'_, S>) -> Result<(), Malformed> {
         self.end_block()?;
         if !self.is_broken {
             self.told.tell(to.counts, to.latest, &mut self.out)?;
@@ -399,7 +401,7 @@ impl Outgoing {
     }
 
     /// Hands over what is made.
-    pub(crate) fn hand_over<S: Sink>(&mut self, to: &mut To<'_, S>) -> Result<(), Malformed> {
+    pub(super) fn hand_over<S: Sink>(&mut self, to: &mut To<'_, S>) -> Result<(), Malformed> {
         self.end_block()?;
         self.making = Making::default();
         to.queue.blocks(mem::take(&mut self.out), mem::take(&mut self.gaps));
@@ -407,7 +409,7 @@ impl Outgoing {
     }
 
     /// Adds a sequence point that tells what is lost. Ids of stacks and label lists end.
-    pub(crate) fn point<S: Sink>(
+    pub(super) fn point<S: Sink>(
         &mut self,
         point: &Point,
         to: &mut To<'_, S>,
@@ -463,7 +465,7 @@ impl Outgoing {
     }
 
     /// Removes threads. What is lost of them is told.
-    pub(crate) fn remove<S: Sink>(
+    pub(super) fn remove<S: Sink>(
         &mut self,
         threads: &[ThreadSequence],
         to: &mut To<'_, S>,
@@ -496,7 +498,7 @@ impl Outgoing {
     }
 
     /// Takes over the numbers of rows that come into no stream.
-    pub(crate) fn give_up(&mut self, threads: &[ThreadSequence]) -> Result<(), Malformed> {
+    pub(super) fn give_up(&mut self, threads: &[ThreadSequence]) -> Result<(), Malformed> {
         for of in threads {
             self.threads.get_mut(&of.thread).ok_or(Malformed)?.skip_to(of.sequence);
         }
@@ -504,12 +506,12 @@ impl Outgoing {
     }
 
     /// How many lost rows no stream shows.
-    pub(crate) fn owed(&self) -> u64 {
+    pub(super) fn owed(&self) -> u64 {
         self.threads.values().map(Thread::owed).sum()
     }
 
     /// How many bytes of memory this takes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let making: usize = self.making.parts().into_iter().map(Vec::capacity).sum();
         self.lists.bytes()
             + self.stacks.bytes()

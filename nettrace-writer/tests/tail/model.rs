@@ -1,7 +1,5 @@
 //! Random trees of spans, in streams as sessions write them, against a model.
 
-mod support;
-
 use std::{
     collections::{BTreeMap, HashSet},
     io,
@@ -9,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use nettrace_tail::{Tail, TailCounts};
 use nettrace_writer::{
     Outcome,
     sink::{Batch, MemorySink, Sink, StreamEnd, WriteError},
+    tail::{Tail, TailCounts},
 };
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::FileFailurePersistence};
 
 use crate::support::{Row, SLOW, Source, Ty, read};
 
@@ -438,7 +436,14 @@ fn check_account(steps: &[Step], window: Duration, bound: Option<usize>, every: 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 96,
+        // Beside this file.
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource(
+            "proptest-regressions",
+        ))),
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn exactly_the_fast_trees_are_left_out(steps in prop::collection::vec(step(), 1..150)) {

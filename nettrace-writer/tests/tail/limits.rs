@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_tail::{Tail, TailCounter};
 use nettrace_writer::{
     Outcome,
     sink::{Batch, Sink, StreamEnd, WriteError},
+    tail::{Tail, TailCounter},
 };
 use testkit::{
     allocations::{self, Counting},

@@ -6,14 +6,14 @@ use foldhash::HashMap;
 use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
 use nettrace_reader::{Item, Metadata, Options, Type};
 
-use crate::blocks::Malformed;
+use crate::tail::blocks::Malformed;
 
 /// The key-value by which a type of spans asks for a decision.
-pub(crate) const KEY: &str = "nettrace.tail";
+pub(super) const KEY: &str = "nettrace.tail";
 
 /// What a type of spans is kept for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(super) enum Keep {
     /// For a failure.
     Failed,
     /// For a failure, and if it takes so long.
@@ -53,15 +53,15 @@ fn in_ticks(nanos: u128, per_second: u64) -> u64 {
 
 /// A type of spans that asks, by its names.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) provider: String,
-    pub(crate) span: String,
-    pub(crate) keep: Keep,
+pub(super) struct Asked {
+    pub(super) provider: String,
+    pub(super) span: String,
+    pub(super) keep: Keep,
 }
 
 /// What an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(super) enum Kind {
     Start,
     Stop,
     /// A span of one event, and where its duration is in the payload.
@@ -72,10 +72,10 @@ pub(crate) enum Kind {
 
 /// What a type of events means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Role {
-    pub(crate) kind: Kind,
+pub(super) struct Role {
+    pub(super) kind: Kind,
     /// The least ticks that are slow, if the type asks.
-    pub(crate) asks: Option<u64>,
+    pub(super) asks: Option<u64>,
     outcome: Option<(usize, Text)>,
     per_second: u64,
 }
@@ -91,12 +91,12 @@ enum Text {
 
 impl Role {
     /// A duration in ticks.
-    pub(crate) fn ticks(&self, nanos: u64) -> u64 {
+    pub(super) fn ticks(&self, nanos: u64) -> u64 {
         in_ticks(nanos.into(), self.per_second)
     }
 
     /// How a span ended.
-    pub(crate) fn outcome(&self, payload: &[u8]) -> Outcome {
+    pub(super) fn outcome(&self, payload: &[u8]) -> Outcome {
         let Some((at, text)) = self.outcome else { return Outcome::Unknown };
         let skipped = if matches!(text, Text::CountedUtf8 | Text::CountedUtf16) { 2 } else { 0 };
         match payload.get(at + skipped) {
@@ -110,7 +110,7 @@ impl Role {
 
 /// How a span ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(super) enum Outcome {
     Ok,
     Cancelled,
     /// By an error or a panic.
@@ -121,22 +121,22 @@ pub(crate) enum Outcome {
 
 /// What the types of a stream mean, by their ids. Types that mean nothing are not there.
 #[derive(Debug)]
-pub(crate) struct Roles {
+pub(super) struct Roles {
     roles: HashMap<u32, Role>,
     per_second: u64,
 }
 
 impl Roles {
-    pub(crate) fn new(per_second: u64) -> Self {
+    pub(super) fn new(per_second: u64) -> Self {
         Self { roles: HashMap::default(), per_second }
     }
 
-    pub(crate) fn get(&self, id: u32) -> Option<&Role> {
+    pub(super) fn get(&self, id: u32) -> Option<&Role> {
         self.roles.get(&id)
     }
 
     /// Takes over the types of a block.
-    pub(crate) fn define(&mut self, block: &[u8], asked: &[Asked]) -> Result<(), Malformed> {
+    pub(super) fn define(&mut self, block: &[u8], asked: &[Asked]) -> Result<(), Malformed> {
         let mut bytes = Vec::with_capacity(block.len() + 256);
         v6::stream_header(&mut bytes);
         let info = TraceInfo {

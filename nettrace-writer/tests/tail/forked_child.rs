@@ -11,8 +11,12 @@ use std::{
 };
 
 use nettrace_reader::{Reader, verify};
-use nettrace_tail::{Tail, TailCounter};
-use nettrace_writer::{Emit, Error, Session, TraceEvent, sink::FileSink, traced};
+use nettrace_writer::{
+    Emit, Error, Session, TraceEvent,
+    sink::FileSink,
+    tail::{Tail, TailCounter},
+    traced,
+};
 use testkit::{
     process::{skipped_in_emulator, until},
     reference::judged,

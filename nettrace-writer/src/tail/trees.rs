@@ -19,7 +19,7 @@ use std::{
 
 use nettrace_format::v6::RowHeader;
 
-use crate::{
+use crate::tail::{
     blocks::SpanOf,
     roles::{Kind, Outcome, Role},
 };
@@ -68,7 +68,7 @@ struct Part {
 
 /// The trees whose rows are held back, or were until recently.
 #[derive(Debug, Default)]
-pub(crate) struct Trees {
+pub(super) struct Trees {
     trees: BTreeMap<TraceId, Tree>,
     /// By their span.
     roots: BTreeMap<(TraceId, u64), Root>,
@@ -83,7 +83,7 @@ pub(crate) struct Trees {
 
 impl Trees {
     /// Notes a row of a batch. `span` is what it belongs to.
-    pub(crate) fn saw(
+    pub(super) fn saw(
         &mut self,
         header: &RowHeader,
         payload: &[u8],
@@ -216,7 +216,7 @@ impl Trees {
 
     /// Whether a trace's rows of the time `at` are kept. Whatever is decided about the first of a
     /// part is decided about all. Rows that come later are no older than `horizon`.
-    pub(crate) fn keeps(&mut self, trace: &TraceId, at: u64, horizon: u64) -> bool {
+    pub(super) fn keeps(&mut self, trace: &TraceId, at: u64, horizon: u64) -> bool {
         let trace = *trace;
         if !self.trees.get(&trace).is_some_and(|tree| tree.asks) {
             return true;
@@ -300,12 +300,12 @@ impl Trees {
     }
 
     /// Whether a root has begun and has not ended.
-    pub(crate) fn is_open(&self, root: &SpanOf) -> bool {
+    pub(super) fn is_open(&self, root: &SpanOf) -> bool {
         matches!(self.roots.get(&(root.trace, root.span)), Some(Root::Open(_)))
     }
 
     /// Notes that rows of a tree are written, or left out.
-    pub(crate) fn decided(&mut self, trace: &TraceId, now: Instant) {
+    pub(super) fn decided(&mut self, trace: &TraceId, now: Instant) {
         let tree = self.trees.get_mut(trace).filter(|tree| !tree.is_decided);
         if let Some(tree) = tree {
             tree.is_decided = true;
@@ -316,7 +316,7 @@ impl Trees {
     /// Forgets the tree that was decided upon first, if that is a window ago, or if memory is low.
     /// Returns `false` if there is none. No batch after `written` is held back: a tree of which
     /// rows are held back is not forgotten, and is decided upon again.
-    pub(crate) fn forget(
+    pub(super) fn forget(
         &mut self,
         now: Instant,
         window: Duration,
@@ -353,7 +353,7 @@ impl Trees {
     }
 
     /// How many bytes of memory all this takes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.trees.len() * in_map(size_of::<(TraceId, Tree)>())
             + self.roots.len() * in_map(size_of::<((TraceId, u64), Root)>())
             + self.open.len() * in_map(size_of::<(TraceId, u64, u64)>())
@@ -365,6 +365,6 @@ impl Trees {
 
 /// How many bytes an entry takes in an ordered map. A node has room for 11. Entries that come in
 /// the order of their keys leave 6 in it, and one in the node above; others leave more.
-pub(crate) const fn in_map(entry: usize) -> usize {
+pub(super) const fn in_map(entry: usize) -> usize {
     entry * 7 / 4 + 4
 }

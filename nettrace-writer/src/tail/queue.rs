@@ -5,11 +5,12 @@ use std::{
     io::{self, IoSlice},
 };
 
-use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError, is_final};
-
 use crate::{
-    blocks::{Malformed, Rows, blocks},
-    counts,
+    sink::{Batch, Sink, StreamEnd, WriteError, failure::is_final},
+    tail::{
+        blocks::{Malformed, Rows, blocks},
+        counts,
+    },
 };
 
 /// Something that the sink within has not taken yet.
@@ -28,11 +29,11 @@ enum Next {
 }
 
 /// Which blocks show lost rows, by where they end, and how many.
-pub(crate) type Gaps = Vec<(usize, u64)>;
+pub(super) type Gaps = Vec<(usize, u64)>;
 
 /// What is decided and on its way, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(super) struct Queue {
     next: VecDeque<Next>,
     /// The sink has not taken everything.
     has_failed: bool,
@@ -46,26 +47,26 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Notes that the sink has begun its first stream.
-    pub(crate) fn started(&mut self, sink: &impl Sink, header: &[u8]) {
+    pub(super) fn started(&mut self, sink: &impl Sink, header: &[u8]) {
         self.room_of_new = Some(sink.room().saturating_add(header.len() as u64));
     }
 
-    pub(crate) fn stream(&mut self, header: Vec<u8>, end: StreamEnd) {
+    pub(super) fn stream(&mut self, header: Vec<u8>, end: StreamEnd) {
         self.next.push_back(Next::Stream { header, end });
     }
 
-    pub(crate) fn blocks(&mut self, bytes: Vec<u8>, gaps: Gaps) {
+    pub(super) fn blocks(&mut self, bytes: Vec<u8>, gaps: Gaps) {
         if !bytes.is_empty() {
             self.next.push_back(Next::Blocks { bytes, taken: 0, gaps });
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.next.is_empty()
     }
 
     /// How many bytes of memory it takes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let bytes = self.next.iter().map(|next| match next {
             Next::Stream { header, .. } => header.capacity(),
             Next::Blocks { bytes, .. } => bytes.capacity(),
@@ -74,12 +75,12 @@ impl Queue {
     }
 
     /// Whether a stream is yet to begin.
-    pub(crate) fn begins_stream(&self) -> bool {
+    pub(super) fn begins_stream(&self) -> bool {
         self.next.iter().any(|next| matches!(next, Next::Stream { .. }))
     }
 
     /// Room for blocks in the last stream of the queue.
-    pub(crate) fn room(&self, sink: &impl Sink) -> u64 {
+    pub(super) fn room(&self, sink: &impl Sink) -> u64 {
         let new = self.next.iter().rposition(|next| matches!(next, Next::Stream { .. }));
         let (mut room, from) = match new {
             None => (sink.room(), 0),
@@ -94,24 +95,24 @@ impl Queue {
         room
     }
 
-    pub(crate) fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }
 
     /// Whether the sink is not called again.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
     /// Hands over as much as the sink takes, unless it has failed.
-    pub(crate) fn send(&mut self, sink: &mut impl Sink) {
+    pub(super) fn send(&mut self, sink: &mut impl Sink) {
         if !self.has_failed {
             self.send_again(sink);
         }
     }
 
     /// As [`send`](Self::send), also after a failure.
-    pub(crate) fn send_again(&mut self, sink: &mut impl Sink) {
+    pub(super) fn send_again(&mut self, sink: &mut impl Sink) {
         if self.is_over {
             return;
         }
@@ -123,7 +124,7 @@ impl Queue {
     }
 
     /// The failure, if it has not been told.
-    pub(crate) fn result(&mut self) -> io::Result<()> {
+    pub(super) fn result(&mut self) -> io::Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
@@ -161,13 +162,13 @@ impl Queue {
     }
 
     /// Whether the sink has all blocks of its stream, and the next stream is yet to begin.
-    pub(crate) fn is_before_stream(&self) -> bool {
+    pub(super) fn is_before_stream(&self) -> bool {
         matches!(self.next.front(), Some(Next::Stream { .. }))
     }
 
     /// Drops the blocks of the sink's stream. Returns how many events that were, and those of which
     /// these blocks told that they were lost.
-    pub(crate) fn clear_stream(&mut self) -> u64 {
+    pub(super) fn clear_stream(&mut self) -> u64 {
         let mut lost = 0;
         while !self.is_before_stream() {
             let Some(next) = self.next.pop_front() else { break };
@@ -182,7 +183,7 @@ impl Queue {
     }
 
     /// As [`clear_stream`](Self::clear_stream), of all streams.
-    pub(crate) fn clear(&mut self) -> u64 {
+    pub(super) fn clear(&mut self) -> u64 {
         let mut lost = 0;
         while !self.next.is_empty() {
             lost += self.clear_stream();
@@ -194,7 +195,7 @@ impl Queue {
 }
 
 /// The session's events in whole blocks.
-pub(crate) fn count_rows(bytes: &[u8]) -> u64 {
+pub(super) fn count_rows(bytes: &[u8]) -> u64 {
     let mut count = 0;
     for block in blocks(bytes).flatten() {
         if block.is(nettrace_format::v6::BlockKind::Event) {
@@ -207,7 +208,7 @@ pub(crate) fn count_rows(bytes: &[u8]) -> u64 {
     count
 }
 
-pub(crate) fn malformed() -> io::Error {
+pub(super) fn malformed() -> io::Error {
     let text = "a tail decision needs a session of version 6, and these are not its blocks";
     io::Error::new(io::ErrorKind::InvalidData, text)
 }

@@ -1,14 +1,13 @@
-//! Keeps the events of a request only if the request was slow or failed.
+//! Keeps the events of a request only if the request was slow or failed: feature `tail`.
 //!
-//! [`Tail`] is a [sink](nettrace_writer::sink) around another sink. It holds back what a session
-//! records for a while (the *window*, 1 s by default). Then it writes all of it, except for the
-//! trees of spans that asked for a decision and turned out fast and without a failure.
+//! [`Tail`] is a [sink](crate::sink) around another sink. It holds back what a session records for
+//! a while (the *window*, 1 s by default). Then it writes all of it, except for the trees of spans
+//! that asked for a decision and turned out fast and without a failure.
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! use nettrace_tail::Tail;
-//! use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink, traced};
+//! use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink, tail::Tail, traced};
 //!
 //! /// Kept if it takes 250 ms, or if something in it fails.
 //! #[traced(provider = "Contoso-Shop", key_values = [("nettrace.tail", "250ms")], fields = [cart])]
@@ -81,8 +80,8 @@
 //! [`PROVIDER`] tells the counts whenever they have changed, before each sequence point and at the
 //! end of each stream. [`TailCounter`] tells them to the application.
 //!
-//! [`Stats::written`](nettrace_writer::Stats::written) counts what the session has handed over,
-//! with the events that are left out.
+//! [`Stats::written`](crate::Stats::written) counts what the session has handed over, with the
+//! events that are left out.
 //!
 //! # What it costs
 //!
@@ -94,16 +93,14 @@
 //! - Delay: an event is in the file when the window is over, also if the session is flushed. While
 //!   nobody emits that can take a second more.
 //! - A process that is killed loses the window, besides what a session loses without a tail
-//!   decision. One that exits without [`finish`](nettrace_writer::Session::finish) does not (on
-//!   Unix): what is held back is decided upon then.
+//!   decision. One that exits without [`finish`](crate::Session::finish) does not (on Unix): what is
+//!   held back is decided upon then.
 //!
-//! The bounds of a sink such as [`RotatingFiles`](nettrace_writer::sink::RotatingFiles) hold for
-//! what is written: the tail decision begins a new stream when the next row does not fit, or when
-//! the sink asks for one. It writes what a stream needs to be read alone.
+//! The bounds of a sink such as [`RotatingFiles`](crate::sink::RotatingFiles) hold for what is
+//! written: the tail decision begins a new stream when the next row does not fit, or when the sink
+//! asks for one. It writes what a stream needs to be read alone.
 //!
 //! The session must write version 6.
-
-#![forbid(unsafe_code)]
 
 mod blocks;
 mod counts;
@@ -122,10 +119,9 @@ use std::{
 };
 
 use nettrace_format::v6::BlockKind;
-use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
 
-pub use crate::counts::{PROVIDER, TailCounter, TailCounts};
-use crate::{
+pub use self::counts::{PROVIDER, TailCounter, TailCounts};
+use self::{
     blocks::{Malformed, Rows, blocks, lists, point},
     header::Header,
     queue::{Queue, count_rows, malformed},
@@ -134,9 +130,10 @@ use crate::{
     table::Table,
     trees::Trees,
 };
+use crate::sink::{Batch, Sink, StreamEnd, WriteError};
 
 /// A sink that leaves out what was fast and did not fail, in front of another sink. See the
-/// [crate].
+/// [module](self).
 pub struct Tail<S> {
     sink: S,
     window: Duration,
@@ -196,8 +193,7 @@ impl<S: Sink> Tail<S> {
     /// A tail decision in front of `sink`.
     ///
     /// ```
-    /// use nettrace_tail::Tail;
-    /// use nettrace_writer::{Session, sink::FileSink};
+    /// use nettrace_writer::{Session, sink::FileSink, tail::Tail};
     ///
     /// # let path = std::env::temp_dir().join(format!("tail-{}.nettrace", std::process::id()));
     /// # let _ = std::fs::remove_file(&path);
@@ -247,8 +243,7 @@ impl<S: Sink> Tail<S> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use nettrace_tail::Tail;
-    /// use nettrace_writer::sink::MemorySink;
+    /// use nettrace_writer::{sink::MemorySink, tail::Tail};
     ///
     /// // The requests that `nettrace-tower` records in a service.
     /// let tail = Tail::new(MemorySink::new());

@@ -2,8 +2,6 @@
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
-mod support;
-
 use std::{
     collections::{BTreeSet, HashMap},
     fs,
@@ -14,10 +12,10 @@ use std::{
 };
 
 use nettrace_reader::{Reader, verify};
-use nettrace_tail::{Tail, TailCounts};
 use nettrace_writer::{
     Emit, OnFull, Outcome, Session, TraceEvent,
     sink::{Batch, MemorySink, RotationOptions, Sink, StreamEnd, WriteError},
+    tail::{Tail, TailCounts},
     traced,
 };
 use testkit::{process::one_at_a_time, reference::judged};

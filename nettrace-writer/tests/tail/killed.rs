@@ -1,6 +1,5 @@
 //! A process with a tail decision that is killed at a random moment leaves a complete file: a
 //! beginning of what it let through, and nothing of what was held back but its end.
-#![cfg(unix)]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
 use std::{
@@ -15,10 +14,10 @@ use std::{
 };
 
 use nettrace_reader::{Reader, verify};
-use nettrace_tail::Tail;
 use nettrace_writer::{
     Emit, OnFull, Session, TraceEvent,
     sink::{Batch, FileSink, RotationOptions, Sink, StreamEnd, WriteError},
+    tail::Tail,
     traced,
 };
 use testkit::{
@@ -182,7 +181,7 @@ fn a_killed_process_leaves_a_complete_file() {
         let told = folder.path().join("told");
         let mut command = this_program();
         command
-            .args(["--exact", "records", "--ignored", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "killed::records", "--ignored", "--nocapture", "--test-threads=1"])
             .env("NETTRACE_RERUN", folder.path())
             .stdout(Stdio::null());
         let mut child = Victim(command.spawn().unwrap());

@@ -1,21 +1,19 @@
 //! What a tail decision has counted, for the application and in the trace.
 
-#![allow(clippy::disallowed_types, reason = "the application reads while a session writes")]
-
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema};
 use nettrace_format::v6::{self, RowEncoder, RowHeader, ThreadInfo, ThreadSequence};
 
-use crate::blocks::Malformed;
+use crate::{
+    sync::{AtomicU64, Ordering::Relaxed},
+    tail::blocks::Malformed,
+};
 
 /// The provider of the events that tell what was left out.
 pub const PROVIDER: &str = "NetTrace-Tail";
 
-/// What a [`Tail`](crate::Tail) has counted so far.
+/// What a [`Tail`](super::Tail) has counted so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TailCounts {
@@ -43,7 +41,7 @@ impl TailCounts {
     }
 }
 
-/// Reads the counts of a [`Tail`](crate::Tail) while a session has it, and afterwards.
+/// Reads the counts of a [`Tail`](super::Tail) while a session has it, and afterwards.
 ///
 /// Clones have the same counts. Reading takes no lock, so a process that was forked off may read
 /// too.
@@ -68,26 +66,26 @@ impl TailCounter {
 
     /// About how many bytes of memory are in use: for events that are held back, for those that the
     /// sink within has not taken yet, for what is known of trees, and for definitions. It can be a
-    /// fifth more than what is taken for trees. See [`Tail::memory`](crate::Tail::memory) for the
+    /// fifth more than what is taken for trees. See [`Tail::memory`](super::Tail::memory) for the
     /// bound.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.0.memory.load(Relaxed)
     }
 
-    pub(crate) fn set(&self, counts: &TailCounts) {
+    pub(super) fn set(&self, counts: &TailCounts) {
         for (shared, value) in self.0.counts.iter().zip(counts.values()) {
             shared.store(value, Relaxed);
         }
     }
 
-    pub(crate) fn set_memory(&self, bytes: usize) {
+    pub(super) fn set_memory(&self, bytes: usize) {
         self.0.memory.store(bytes as u64, Relaxed);
     }
 }
 
 /// The event type and the thread of the counts. Sessions count both from 1, and never come so far.
-pub(crate) const TYPE: u32 = 0x7FFF_FF00;
+pub(super) const TYPE: u32 = 0x7FFF_FF00;
 const THREAD: u64 = 0x7FFF_FF00;
 
 static SCHEMA: EventSchema = EventSchema {
@@ -114,11 +112,11 @@ static SCHEMA: EventSchema = EventSchema {
 };
 
 /// The most bytes that [`Told::tell`] adds to a stream, and the thread to a sequence point.
-pub(crate) const MOST: u64 = 1024;
+pub(super) const MOST: u64 = 1024;
 
 /// What a stream says of the counts.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(super) struct Told {
     counts: TailCounts,
     sequence: u32,
     is_defined: bool,
@@ -126,17 +124,17 @@ pub(crate) struct Told {
 
 impl Told {
     /// Begins a new stream, which tells everything again: it may be read alone.
-    pub(crate) fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         *self = Self::default();
     }
 
     /// Whether the counts have changed.
-    pub(crate) fn differs(&self, counts: &TailCounts) -> bool {
+    pub(super) fn differs(&self, counts: &TailCounts) -> bool {
         self.counts != *counts
     }
 
     /// Appends an event with the counts, if they have changed.
-    pub(crate) fn tell(
+    pub(super) fn tell(
         &mut self,
         counts: &TailCounts,
         at: u64,
@@ -176,7 +174,7 @@ impl Told {
     }
 
     /// The thread's entry in a sequence point.
-    pub(crate) fn thread(&self) -> Option<ThreadSequence> {
+    pub(super) fn thread(&self) -> Option<ThreadSequence> {
         self.is_defined.then_some(ThreadSequence { thread: THREAD, sequence: self.sequence })
     }
 }
