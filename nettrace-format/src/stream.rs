@@ -140,6 +140,18 @@ impl Stream {
         Self::from_source(format, Source::Trace { version })
     }
 
+    /// The format of the stream.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, Stream};
+    ///
+    /// assert_eq!(Stream::new(Format::V6).format(), Format::V6);
+    /// ```
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
     /// The same stream, without the values that a redaction chooses. An event that it cannot take
     /// apart is left out and counted, as one that the format cannot store.
     ///

@@ -36,7 +36,7 @@ pub(crate) use self::own_thread::OwnThread;
 
 use std::{panic, sync::Arc, time::Duration};
 
-use nettrace_format::redact::Redaction;
+use nettrace_format::Stream;
 
 use crate::{
     flusher::{
@@ -94,15 +94,20 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 const MUCH: u64 = 256 << 10;
 
 /// When rounds and sequence points are due, and how they are written.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Schedule {
     pub(crate) flush_interval: Duration,
     pub(crate) sequence_point_bytes: u64,
     pub(crate) sequence_point_interval: Duration,
     pub(crate) prefault: u32,
+}
+
+/// What the trace is made of.
+#[derive(Debug)]
+pub(crate) struct NewTrace {
+    pub(crate) stream: Stream,
     pub(crate) ids: Ids,
-    /// Which values are not written.
-    pub(crate) redaction: Option<Redaction>,
+    pub(crate) key_values: Vec<(String, String)>,
 }
 
 /// How a session ended.
@@ -205,15 +210,14 @@ impl Flusher {
         slot: Arc<Slot>,
         sink: Box<dyn Sink>,
         commands: Receiver<Command>,
-        mut schedule: Schedule,
-        key_values: Vec<(String, String)>,
+        schedule: Schedule,
+        trace: NewTrace,
         notices: Notices,
     ) -> Result<Self, Error> {
         let budget = session.pool.chunks() as usize * session.pool.chunk_size();
         let most_interned = (budget / 16).max(LEAST_INTERNED);
-        let (due_after, redaction) = (schedule.flush_interval, schedule.redaction.take());
-        let mut trace =
-            Trace::new(session.format, redaction, schedule.ids, key_values, most_interned);
+        let due_after = schedule.flush_interval;
+        let mut trace = Trace::new(trace, most_interned);
         let [unplaced, forgotten] = nobodies(&mut trace, &session);
         let mut flusher = Self {
             timeline: Timeline::new(session.source),

@@ -11,13 +11,13 @@ use std::{collections::HashMap, ops::Range};
 use nettrace_format::{
     Format, FormatError, LeftOut, RecorderIds, Row, Stream, StreamEnd, SubjectId, ThreadIds,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
-    redact::Redaction,
     v6::ThreadSequence,
 };
 use nettrace_span::frames;
 
 use crate::{
     flusher::{
+        NewTrace,
         ids::{Interned, at_random},
         output::Output,
         processors,
@@ -167,19 +167,11 @@ pub(super) struct Trace {
 
 impl Trace {
     /// A trace that remembers `most_interned` bytes of stacks, and as many of label lists.
-    pub(super) fn new(
-        format: Format,
-        redaction: Option<Redaction>,
-        label_ids: Ids,
-        key_values: Vec<(String, String)>,
-        most_interned: usize,
-    ) -> Self {
-        let stream = Stream::new(format);
+    pub(super) fn new(new: NewTrace, most_interned: usize) -> Self {
+        let NewTrace { stream, ids: label_ids, key_values } = new;
+        let format = stream.format();
         Self {
-            stream: match redaction {
-                Some(redaction) => stream.redacted(redaction),
-                None => stream,
-            },
+            stream,
             key_values,
             recording: (format == Format::V6).then(|| format!("{:016x}", at_random())),
             number: 1,

@@ -4,13 +4,13 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use nettrace_event::{EventType, TraceEvent};
-use nettrace_format::{Format, redact::Redact};
+use nettrace_format::Format;
 
 use crate::{
     flusher::notice::{Callback, SinkChange},
     process::description,
     protocol::clock::Clock,
-    session::{Session, triggers::Triggers},
+    session::{Session, recorder::StartWatch, redact::Redacted},
     shared::{error::Error, filter::ProviderFilter, on_full::OnFull, sessions, trace_ids::Ids},
     sink::{Existing, FileOptions, Sink, file_name, ring::Ring},
 };
@@ -53,13 +53,13 @@ pub struct SessionBuilder {
     pub(crate) sequence_point_interval: Duration,
     pub(crate) clock: Clock,
     pub(crate) key_values: Vec<(String, String)>,
-    pub(crate) redacted: Vec<(String, Redact)>,
+    pub(crate) redacted: Option<Redacted>,
     pub(crate) registered: Vec<&'static EventType>,
     pub(crate) refused: Option<Error>,
     pub(crate) on_sink_change: Option<Callback>,
     /// What a flight recorder keeps.
     pub(crate) ring: Option<Arc<Ring>>,
-    pub(crate) triggers: Option<Triggers>,
+    pub(crate) triggers: Option<StartWatch>,
     pub(crate) recorder_file: Option<PathBuf>,
     pub(crate) recover_to: Option<PathBuf>,
 }
@@ -100,7 +100,7 @@ impl SessionBuilder {
             sequence_point_interval: Duration::from_secs(1),
             clock: Clock::Auto,
             key_values: Vec::new(),
-            redacted: Vec::new(),
+            redacted: None,
             registered: Vec::new(),
             refused: None,
             on_sink_change: None,

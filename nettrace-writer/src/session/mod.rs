@@ -28,11 +28,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_format::redact::Redaction;
-
 use crate::{
     emit,
-    flusher::{Flusher, OwnThread, Report, Schedule, notice::Notices},
+    flusher::{Flusher, NewTrace, OwnThread, Report, Schedule, notice::Notices},
     protocol::{clock::Source, pool::Layout},
     session::{builder::SessionBuilder, persistent::Memory, recorder::Recorder, triggers::Watch},
     shared::{
@@ -47,7 +45,6 @@ use crate::{
         trace_ids::Ids,
         warning::{self, Warning},
     },
-    sink::Sink,
 };
 
 /// A trace that is being recorded, from [`SessionBuilder::start`] to [`finish`](Self::finish).
@@ -158,8 +155,9 @@ impl Session {
         let layout = check(&mut builder)?;
         let (sink, path) = builder.open_sink()?;
         let key_values = builder.all_key_values();
-        let redaction = builder.redaction();
-        let schedule = schedule(&builder, &layout, &*sink, redaction.clone());
+        let (stream, redaction) = builder.stream();
+        let schedule = schedule(&builder, &layout);
+        let ids = if sink.takes_rows_apart() { Ids::Both } else { builder.ids };
         let source = source(&builder)?;
         let slot = Arc::new(Slot::take(emit::attach)?);
         let (commands, inbox) = channel::bounded(64);
@@ -186,7 +184,7 @@ impl Session {
             sink,
             inbox,
             schedule,
-            key_values,
+            NewTrace { stream, ids, key_values },
             Notices::new(builder.on_sink_change.take()),
         )?;
         // The thread waits for it.
@@ -208,8 +206,8 @@ impl Session {
         };
         let mut session = Self { inner: ManuallyDrop::new(inner) };
         // If its thread cannot begin, the session ends here.
-        if let (Some(triggers), Some(recorder)) = (builder.triggers, &session.inner.recorder) {
-            let watch = Watch::start(triggers, recorder.clone(), redaction)?;
+        if let (Some(start), Some(recorder)) = (builder.triggers, &session.inner.recorder) {
+            let watch = start(recorder.clone(), redaction)?;
             session.inner.watch = Some(Box::new(watch));
         }
         Ok(session)
@@ -456,7 +454,7 @@ fn check(builder: &mut SessionBuilder) -> Result<Layout, Error> {
     if is_recorder && builder.format != crate::Format::V6 {
         return Err(Error::RecorderFormat);
     }
-    if builder.recorder_file.is_some() && !builder.redacted.is_empty() {
+    if builder.recorder_file.is_some() && builder.redacted.is_some() {
         return Err(Error::RedactedRecorder);
     }
     if let Some(ring) = &builder.ring {
@@ -480,18 +478,11 @@ fn source(builder: &SessionBuilder) -> Result<Source, Error> {
 }
 
 /// When the flusher does what, and how.
-fn schedule(
-    builder: &SessionBuilder,
-    layout: &Layout,
-    sink: &dyn Sink,
-    redaction: Option<Redaction>,
-) -> Schedule {
+fn schedule(builder: &SessionBuilder, layout: &Layout) -> Schedule {
     Schedule {
         flush_interval: builder.flush_interval,
         sequence_point_bytes: builder.sequence_point_bytes,
         sequence_point_interval: builder.sequence_point_interval,
-        ids: if sink.takes_rows_apart() { Ids::Both } else { builder.ids },
-        redaction,
         prefault: (builder.prefault.min(builder.budget) / layout.chunk_size) as u32,
     }
 }

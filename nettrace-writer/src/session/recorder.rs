@@ -2,13 +2,15 @@
 
 use std::{sync::Arc, time::SystemTime};
 
+use nettrace_format::redact::Redaction;
+
 use crate::{
     protocol::clock::Stopwatch,
     session::{
         Session,
         builder::SessionBuilder,
         flush,
-        triggers::{DumpCounts, Trigger, Triggers},
+        triggers::{DumpCounts, Trigger, Triggers, Watch},
     },
     shared::{Shared, error::Error, local},
     sink::{
@@ -16,6 +18,11 @@ use crate::{
         ring::{Dump, Keep, Past, Ring, RingSink},
     },
 };
+
+/// Starts what writes dumps. The code is known by its address alone, so that an application without
+/// triggers does not contain it.
+pub(crate) type StartWatch =
+    Box<dyn FnOnce(Recorder, Option<Redaction>) -> Result<Watch, Error> + Send + Sync>;
 
 /// A session that keeps the last events, as seen by those who make dumps.
 #[derive(Clone, Debug)]
@@ -92,7 +99,8 @@ impl SessionBuilder {
     ///
     /// See [`Triggers`] for an example.
     pub fn triggers(mut self, triggers: Triggers) -> Self {
-        self.triggers = Some(triggers);
+        self.triggers =
+            Some(Box::new(|recorder, redaction| Watch::start(triggers, recorder, redaction)));
         self
     }
 }

@@ -1,7 +1,10 @@
 //! Which values a session does not write.
 
 use nettrace_event::secret;
-use nettrace_format::redact::{Redact, Redaction};
+use nettrace_format::{
+    Stream,
+    redact::{Redact, Redaction},
+};
 
 use crate::session::builder::SessionBuilder;
 
@@ -59,16 +62,34 @@ impl SessionBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn redact(mut self, name: impl Into<String>, how: Redact) -> Self {
-        self.redacted.push((name.into(), how));
+        let redacted = self.redacted.get_or_insert_with(|| Redacted {
+            names: Vec::new(),
+            redaction,
+            stream: Stream::redacted,
+        });
+        redacted.names.push((name.into(), how));
         self
     }
 
-    /// Which values are not written.
-    pub(crate) fn redaction(&self) -> Option<Redaction> {
-        let hashes = self.redacted.iter().any(|(_, how)| *how == Redact::Hash);
-        let key = if hashes { secret::key() } else { [0; 2] };
-        let mut names = self.redacted.iter().peekable();
-        names.peek()?;
-        Some(names.fold(Redaction::new(key), |all, (name, how)| all.with(name, *how)))
+    /// The stream of the trace, and which values it leaves out.
+    pub(crate) fn stream(&self) -> (Stream, Option<Redaction>) {
+        let stream = Stream::new(self.format);
+        let Some(redacted) = &self.redacted else { return (stream, None) };
+        let redaction = (redacted.redaction)(&redacted.names);
+        ((redacted.stream)(stream, redaction.clone()), Some(redaction))
     }
+}
+
+/// The names of values that a session does not write. The code that replaces values is known by its
+/// address alone, so that an application that redacts nothing does not contain it.
+pub(crate) struct Redacted {
+    names: Vec<(String, Redact)>,
+    redaction: fn(&[(String, Redact)]) -> Redaction,
+    stream: fn(Stream, Redaction) -> Stream,
+}
+
+fn redaction(names: &[(String, Redact)]) -> Redaction {
+    let hashes = names.iter().any(|(_, how)| *how == Redact::Hash);
+    let key = if hashes { secret::key() } else { [0; 2] };
+    names.iter().fold(Redaction::new(key), |all, (name, how)| all.with(name, *how))
 }

@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use nettrace_format::v6;
@@ -345,21 +345,29 @@ fn whoever_follows_gets_what_was_kept_and_what_comes() {
                 emit(Followed::new(number), number);
             }
         };
-        // The ring is full before, and is filled some times meanwhile.
-        let fill = || {
+        // The ring is full before, and is filled some times meanwhile. A follower may be as late as
+        // the ring is large, so each has got something before more comes.
+        let fill = |followers: &[MemorySink]| {
+            let sizes = || -> Vec<_> { followers.iter().map(|it| it.bytes().len()).collect() };
             for _ in 0..20 {
+                let had = sizes();
                 emit(300);
                 session.flush().unwrap();
+                let begin = Instant::now();
+                while sizes().iter().zip(&had).any(|(now, had)| now <= had) {
+                    assert!(begin.elapsed() < Duration::from_secs(300), "a follower gets nothing");
+                    thread::sleep(Duration::from_millis(1));
+                }
             }
         };
-        fill();
+        fill(&[]);
         let (before, _) = dump(&session, Past::All);
         assert!(before.given_up > 0, "{before:?}");
         let memories = [MemorySink::new(), MemorySink::new()];
         let recorder = session.as_flight_recorder().unwrap();
         let following = memories.clone().map(|memory| recorder.follow(Past::All, memory).unwrap());
         drop(recorder);
-        (0..4).for_each(|_| fill());
+        (0..4).for_each(|_| fill(&memories));
         emit(7);
         let stats = session.stats();
         if ends_session {
