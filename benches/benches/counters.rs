@@ -19,7 +19,7 @@ use benches::{
     options::Options,
     report::{Report, median},
 };
-use nettrace_metrics::{Counter, Gauge, Histogram, Meter};
+use nettrace_writer::metrics::{Counter, Gauge, Histogram, Meter};
 
 /// Increments in a piece, and pairs of pieces.
 const PIECE: u64 = 100_000;

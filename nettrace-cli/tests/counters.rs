@@ -17,8 +17,10 @@ use std::{
 
 use live_support::{Dotnet, nettrace, until, until_enough};
 use nettrace_diagnostics::Options;
-use nettrace_metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
-use nettrace_writer::{Emit as _, TraceEvent};
+use nettrace_writer::{
+    Emit as _, TraceEvent,
+    metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter},
+};
 use serde_json::Value as Json;
 use tempfile::tempdir;
 use testkit::process::{is_rerun, this_program};

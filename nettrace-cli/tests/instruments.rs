@@ -1,5 +1,5 @@
-//! Counters, gauges and histograms in `nettrace report`: those of `nettrace-metrics`, and those of
-//! .NET.
+//! Counters, gauges and histograms in `nettrace report`: those of `nettrace_writer::metrics`, and
+//! those of .NET.
 
 #![allow(clippy::disallowed_methods, reason = "a test waits for a thread")]
 
@@ -7,9 +7,12 @@ mod program;
 
 use std::{thread, time::Duration};
 
-use nettrace_metrics::{Counter, Gauge, Histogram, Meter, Reporter, UpDownCounter};
 use nettrace_reader::Reader;
-use nettrace_writer::{Session, sink::MemorySink};
+use nettrace_writer::{
+    Session,
+    metrics::{Counter, Gauge, Histogram, Meter, Reporter, UpDownCounter},
+    sink::MemorySink,
+};
 use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
 use testkit::streams::{EventType, Row, Stream, utf16z};

@@ -134,9 +134,9 @@
 //! - Without keywords (0, which `dotnet-trace` sends if its user names none) a provider's events
 //!   are recorded whatever keywords they have. A provider's name can end in `*`.
 //! - A provider's arguments say which counters and meters the client wants: those of
-//!   `System.Diagnostics.Metrics`, and `EventCounterIntervalSec` of any other. The crate
-//!   `nettrace-metrics` sends them. A client that wants the counters of a provider and names no
-//!   keywords gets no other events of it. Other arguments are ignored.
+//!   `System.Diagnostics.Metrics`, and `EventCounterIntervalSec` of any other. The module
+//!   [`metrics`](nettrace_writer::metrics) sends them. A client that wants the counters of a
+//!   provider and names no keywords gets no other events of it. Other arguments are ignored.
 //! - A client that asks for the provider `NetTrace-FlightRecorder`, and for no other, gets what the
 //!   process's [flight recorder](nettrace_writer::FlightRecorder) has kept, and then what it
 //!   records, whatever keywords, level and buffer the client names. The argument `Past=10` limits

@@ -45,7 +45,7 @@ pub(crate) fn path(_: &Options) -> PathBuf {
 
 /// Starts a server. Returns when the process is resumed, if the environment suspends it.
 pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
-    nettrace_metrics::observe_process();
+    nettrace_writer::metrics::observe_process();
     let path = own_path();
     if handle::listens_at(&path) {
         return Err(Error::InUse { path });

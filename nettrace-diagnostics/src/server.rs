@@ -53,7 +53,7 @@ pub(crate) fn path(options: &Options) -> PathBuf {
 /// Starts a server. Returns when the process is resumed, if the environment suspends it.
 pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
     accompany();
-    nettrace_metrics::observe_process();
+    nettrace_writer::metrics::observe_process();
     let path = path(&options);
     let own = Listening::new(path.clone());
     if let Err(error @ Error::InUse { .. }) = own {

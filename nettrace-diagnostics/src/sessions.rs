@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
-use nettrace_metrics::Reporting;
 use nettrace_writer::{
     Error, FlightRecorder, Following, Level, OnFull, Past, ProviderFilter, Redact, Session,
+    metrics::{self, Reporting},
     sink::StreamSink,
 };
 
@@ -218,7 +218,7 @@ fn record(
         .map_err(failed)?;
     let providers = collect.providers.iter();
     let providers = providers.map(|provider| (&*provider.name, &*provider.arguments));
-    let counters = nettrace_metrics::attach(&session, providers);
+    let counters = metrics::attach(&session, providers);
     Ok(Recording::Session(session, counters))
 }
 

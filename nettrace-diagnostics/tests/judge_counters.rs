@@ -14,8 +14,8 @@ use std::{
 };
 
 use nettrace_diagnostics::client::Wanted;
-use nettrace_metrics::{Counter, Meter};
 use nettrace_reader::{Reader, Value};
+use nettrace_writer::metrics::{Counter, Meter};
 use testkit::reference::tool;
 
 use crate::support::{PATIENCE, Server};

@@ -34,9 +34,9 @@
 //! # Errors, threads, panics
 //!
 //! Recording never fails and never panics: an event that cannot be recorded is counted in the
-//! session's [`Stats`]. Spans can begin and events be recorded on any thread, also in a signal
-//! handler. An [`Entry`] stays on its thread. A bridge whose library is also used by sinks should
-//! record nothing on [a session's own thread](is_session_thread).
+//! session's [`Stats`](crate::Stats). Spans can begin and events be recorded on any thread, also in
+//! a signal handler. An [`Entry`] stays on its thread. A bridge whose library is also used by sinks
+//! should record nothing on [a session's own thread](is_session_thread).
 //!
 //! # Example
 //!
@@ -93,11 +93,7 @@
 //! # Ok::<(), nettrace_writer::Error>(())
 //! ```
 
-use std::{
-    marker::PhantomData,
-    ptr,
-    sync::{Arc, Weak},
-};
+use std::{marker::PhantomData, sync::Arc};
 
 use nettrace_context::{SpanId, TraceContext, TraceId, TraceState};
 use nettrace_event::{AnyEvent, EventType, Level, TraceEvent, registry::RegisterError};
@@ -109,8 +105,7 @@ use nettrace_span::{
 
 use crate::{
     emit::{self, apart::emit_in, attach, emit_any, emit_to as emit_to_sessions},
-    session::Session,
-    shared::{Shared, local, sessions, stats::Stats, watchers},
+    shared::{local, sessions, watchers},
 };
 
 pub use nettrace_event::Made;
@@ -375,44 +370,6 @@ pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
 /// `sessions`. The bits are those of the type's [word](nettrace_event::EventType::enabled).
 pub fn emit_to<T: TraceEvent>(event: &T, sessions: u32) {
     emit_to_sessions(event, event.event_type(), sessions);
-}
-
-/// Records events in one session alone.
-///
-/// Clones are cheap, and none keeps the session from ending.
-#[derive(Clone, Debug)]
-pub struct OnlyIn {
-    session: Weak<Shared>,
-    slot: u32,
-}
-
-impl OnlyIn {
-    /// The session that is given.
-    #[must_use]
-    pub fn new(session: &Session) -> Self {
-        let session = session.shared();
-        Self { session: Arc::downgrade(session), slot: session.slot }
-    }
-
-    /// Whether the session still records.
-    #[must_use]
-    pub fn is_live(&self) -> bool {
-        sessions::session(self.slot)
-            .is_some_and(|session| ptr::eq(Arc::as_ptr(&session), self.session.as_ptr()))
-    }
-
-    /// Records an event if the session is live and its filters select the event.
-    pub fn emit<T: TraceEvent>(&self, event: &T) {
-        if self.is_live() {
-            emit_to_sessions(event, event.event_type(), 1 << self.slot);
-        }
-    }
-}
-
-/// The counts of all live sessions, each with a number that no other session of the process has.
-#[must_use]
-pub fn session_stats() -> Vec<(u32, Stats)> {
-    sessions::live().into_iter().map(|(number, session)| (number, session.stats())).collect()
 }
 
 /// Whether some session records events of this provider, level and keywords. Takes a lock. In a

@@ -39,6 +39,7 @@
 //! | schemas, and fields of your own types | [`event`] |
 //! | events and spans of another library | [`bridge`] |
 //! | keeping only what was slow or failed | module `tail`, with the feature of that name |
+//! | counters, gauges and histograms | module `metrics`, with the feature of that name |
 //! | what a test has emitted | module `testing`, with the feature of that name |
 //!
 //! # Promises
@@ -75,6 +76,8 @@
 //!   Linux).
 //! - `signals`: a flight recorder writes a dump on a signal (`Triggers::on_signal`, on Unix).
 //! - `tail`: keeps a request's events only if it was slow or failed (module `tail`).
+//! - `metrics`: counters, gauges and histograms, for traces and for tools that attach (module
+//!   `metrics`). `metrics_facade`: also those of the crate `metrics`.
 //! - `testing`: captures what a test emits, and asserts about it (module `testing`).
 //! - `schema_lock`: compares the events of the code with a file, in a test (`schema_lock!`).
 //! - `uuid`: makes `uuid::Uuid` a field type.
@@ -94,8 +97,10 @@
     reason = "`sync` is the seam; the lint follows its re-exports, `cargo xtask seam` does not"
 )]
 
-// The loom models of the protocol use only these modules.
+// The loom models use only these modules.
 pub mod event;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod mutant;
 mod protocol;
 mod sync;
@@ -223,6 +228,7 @@ pub mod companion {
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/spans.md")]
 #[cfg_attr(feature = "persistent", doc = include_str!("../../docs/black_box.md"))]
+#[cfg_attr(feature = "metrics", doc = include_str!("../../docs/attach.md"))]
 #[doc = include_str!("../../docs/types.md")]
 #[cfg_attr(feature = "testing", doc = include_str!("../../docs/testing.md"))]
 #[doc = include_str!("../README.md")]

@@ -1,13 +1,16 @@
 //! Checks what `record` states, under every interleaving that loom finds with few preemptions.
 //!
 //! `RUSTFLAGS="--cfg nettrace_loom" cargo test -p nettrace-writer --lib --release loom` runs the
-//! models; `cargo xtask loom` does the same. Each model prints how many executions it had. It fails
-//! if none of them met the situation that the model is made for.
+//! models; `cargo xtask loom` does the same, with the feature `metrics` for those of counters. Each
+//! model prints how many executions it had. It fails if none of them met the situation that the
+//! model is made for.
 //!
 //! The number of executions grows fast with the events and rounds that run at the same time. So in
 //! most models the owner has emitted its first event before the flusher begins, and emits one or
 //! two more while the flusher does a round.
 
+#[cfg(feature = "metrics")]
+mod cells;
 mod explore;
 mod model;
 mod pool;

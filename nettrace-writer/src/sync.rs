@@ -30,6 +30,8 @@ cfg_if::cfg_if! {
 pub(crate) use std::sync::atomic::compiler_fence;
 
 pub(crate) use self::bell::Bell;
+#[cfg(feature = "metrics")]
+pub(crate) use self::statics::{const_fn, const_local, shared_static, thread_local, zeros};
 
 /// An atomic that one thread stores and others load.
 ///
@@ -201,8 +203,8 @@ mod locks {
     pub(crate) struct Condvar(sync::Condvar);
 
     impl Condvar {
-        pub(crate) fn new() -> Self {
-            Self::default()
+        pub(crate) const fn new() -> Self {
+            Self(sync::Condvar::new())
         }
 
         /// Waits for `patience` at most. The caller checks what it waits for.
@@ -218,4 +220,87 @@ mod locks {
             self.0.notify_all();
         }
     }
+}
+
+/// What is there from the start. Loom's atomics are made at run time, in each execution of a model,
+/// so what is `const` in the product is not in a model.
+#[cfg(feature = "metrics")]
+mod statics {
+    #[cfg(nettrace_loom)]
+    pub(crate) use loom::thread_local;
+    #[cfg(not(nettrace_loom))]
+    pub(crate) use std::thread_local;
+
+    use super::AtomicU64;
+
+    cfg_if::cfg_if! {
+        if #[cfg(nettrace_loom)] {
+            /// Numbers that are 0.
+            pub(crate) fn zeros<const N: usize>() -> [AtomicU64; N] {
+                std::array::from_fn(|_| AtomicU64::new(0))
+            }
+
+            macro_rules! const_fn {
+                ($visibility:vis fn $name:ident() -> $ty:ty $body:block) => {
+                    $visibility fn $name() -> $ty $body
+                };
+            }
+
+            macro_rules! const_local {
+                ($(#[$doc:meta])* static $name:ident: $ty:ty = $value:expr;) => {
+                    thread_local! {
+                        $(#[$doc])*
+                        static $name: $ty = $value;
+                    }
+                };
+            }
+
+            macro_rules! shared_static {
+                ($(#[$doc:meta])* fn $name:ident() -> &'static $ty:ty { $value:expr }) => {
+                    $(#[$doc])*
+                    fn $name() -> &'static $ty {
+                        loom::lazy_static! {
+                            static ref SHARED: $ty = $value;
+                        }
+                        &SHARED
+                    }
+                };
+            }
+        } else {
+            /// Numbers that are 0.
+            pub(crate) const fn zeros<const N: usize>() -> [AtomicU64; N] {
+                [const { AtomicU64::new(0) }; N]
+            }
+
+            /// A function that is `const` outside of models.
+            macro_rules! const_fn {
+                ($visibility:vis fn $name:ident() -> $ty:ty $body:block) => {
+                    $visibility const fn $name() -> $ty $body
+                };
+            }
+
+            /// A thread's variable that is there from the start, outside of models.
+            macro_rules! const_local {
+                ($(#[$doc:meta])* static $name:ident: $ty:ty = $value:expr;) => {
+                    thread_local! {
+                        $(#[$doc])*
+                        static $name: $ty = const { $value };
+                    }
+                };
+            }
+
+            /// A function that returns a static.
+            macro_rules! shared_static {
+                ($(#[$doc:meta])* fn $name:ident() -> &'static $ty:ty { $value:expr }) => {
+                    $(#[$doc])*
+                    fn $name() -> &'static $ty {
+                        static SHARED: $ty = $value;
+                        &SHARED
+                    }
+                };
+            }
+        }
+    }
+
+    pub(crate) use {const_fn, const_local, shared_static};
 }

@@ -104,23 +104,21 @@ fn release_test(name: &str) -> Step {
     step.args(["test", "--release", "-p", "examples", "--locked", "--test", name])
 }
 
-/// Runs the loom models, in the modules `loom_tests` of the packages that have models. Each model
-/// has its own bound.
+/// Runs the loom models, in the module `loom_tests` of the writer. Each has its own bound.
 pub(crate) fn loom(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let before = tally.ran();
     models(workspace, "loom").test(tally)?;
-    some(tally.ran() - before, "no package has a test under `loom`")
+    some(tally.ran() - before, "the writer has no test under `loom`")
 }
 
-/// The packages that have models.
-pub(crate) const MODELLED: [&str; 2] = ["nettrace-writer", "nettrace-metrics"];
+/// The package that has models.
+pub(crate) const MODELLED: &str = "nettrace-writer";
 
-/// A step that runs the loom models that `argument` chooses. It always names all packages, because
-/// cargo would otherwise build them again with other features.
+/// A step that runs the loom models that `argument` chooses.
 pub(crate) fn models(workspace: &Workspace, argument: &str) -> Step {
     Step::cargo()
-        .args(["test", "--profile", "models", "--lib", "--locked"])
-        .args(MODELLED.iter().flat_map(|package| ["-p", package]))
+        .args(["test", "--profile", "models", "--lib", "--locked", "-p", MODELLED])
+        .args(["--features", "metrics"])
         .arg(argument)
         .env("RUSTFLAGS", "--cfg nettrace_loom")
         // In the shared folder the other flags would rebuild everything, and so would the next
@@ -215,7 +213,6 @@ pub(crate) fn macos(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let members = [
         "--package=nettrace-writer",
         "--package=nettrace-diagnostics",
-        "--package=nettrace-metrics",
         "--package=nettrace-tower",
         "--package=tracing-nettrace",
         "--package=eventheader-writer",

@@ -1,4 +1,4 @@
-//! Takes out each safeguard of the packages that have models, and expects a test to fail.
+//! Takes out each safeguard of the package that has models, and expects a test to fail.
 //!
 //! A safeguard asks `mutant::takes_out("name")` whether it is out. An environment variable says at
 //! run time which one is, so models and tests are built once. [`CATCHERS`] says for each safeguard
@@ -10,13 +10,10 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 
 use crate::{
-    lanes,
+    lanes::{self, MODELLED},
     step::{Step, Tally},
     workspace::{Workspace, read, rust_files},
 };
-
-/// The package whose safeguards also have tests on real threads.
-const WRITER: &str = "nettrace-writer";
 
 /// Makes the safeguards of tests on threads read the variable. Models read it always.
 const MUTANTS: &str = "--cfg nettrace_mutants";
@@ -43,10 +40,10 @@ use Catcher::{File, Model, Unit};
 /// Each safeguard, and the test that fails without it. The models do not contain the flusher's
 /// code, because they have their own. So they catch nothing there.
 const CATCHERS: &[(&str, Catcher)] = &[
-    ("cells_no_acquire", Model("loom_a_thread_that_ends_leaves_its_sums_to_the_next")),
-    ("cells_no_release", Model("loom_a_thread_that_ends_leaves_its_sums_to_the_next")),
-    ("cells_no_swap", Model("loom_one_thread_gets_a_free_node")),
-    ("cells_shared_by_store", Model("loom_threads_that_are_ending_share_cells")),
+    ("cells_no_acquire", Model("cells::loom_a_thread_that_ends_leaves_its_sums_to_the_next")),
+    ("cells_no_release", Model("cells::loom_a_thread_that_ends_leaves_its_sums_to_the_next")),
+    ("cells_no_swap", Model("cells::loom_one_thread_gets_a_free_node")),
+    ("cells_shared_by_store", Model("cells::loom_threads_that_are_ending_share_cells")),
     ("no_barrier", Model("loom_a_round_has_every_row_that_is_older")),
     ("no_cut", Unit("order_tests::order_holds_at_full_speed")),
     ("no_epoch_end", File("clock_order")),
@@ -57,18 +54,16 @@ const CATCHERS: &[(&str, Catcher)] = &[
     ("no_wait", Model("loom_a_round_has_every_row_that_is_older")),
     ("no_wake_fence", Model("loom_taking_a_chunk_ends_a_rest")),
     ("note_by_store", Model("loom_a_request_survives_a_note")),
-    ("once_no_acquire", Model("loom_a_reader_sees_each_increment_once")),
-    ("once_no_exchange", Model("loom_a_thread_that_ends_leaves_its_sums_to_the_next")),
-    ("once_no_release", Model("loom_a_reader_sees_each_increment_once")),
+    ("once_no_acquire", Model("cells::loom_a_reader_sees_each_increment_once")),
+    ("once_no_exchange", Model("cells::loom_a_thread_that_ends_leaves_its_sums_to_the_next")),
+    ("once_no_release", Model("cells::loom_a_reader_sees_each_increment_once")),
 ];
 
 /// Tries every safeguard.
 pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let mut names = BTreeSet::new();
-    for package in lanes::MODELLED {
-        for file in rust_files(&workspace.root.join(package).join("src"))? {
-            names.extend(names_in(&read(&file)?));
-        }
+    for file in rust_files(&workspace.root.join(MODELLED).join("src"))? {
+        names.extend(names_in(&read(&file)?));
     }
     agree(&names, CATCHERS)?;
 
@@ -111,7 +106,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 
 /// A step that tests the writer on real threads. They need speed, so it is optimised.
 fn on_threads(workspace: &Workspace) -> Step {
-    let step = Step::cargo().args(["test", "-p", WRITER, "--profile", "models", "--locked"]);
+    let step = Step::cargo().args(["test", "-p", MODELLED, "--profile", "models", "--locked"]);
     step.env("RUSTFLAGS", MUTANTS).env("CARGO_TARGET_DIR", workspace.target.join("mutants"))
 }
 

@@ -22,7 +22,6 @@ const SEAMS: &[(&str, &str)] = &[
     ("tracing-nettrace/src/sync.rs", "the seam of the layer and the subscriber for `tracing`"),
     ("eventheader-writer/src/sync.rs", "the tracepoints' seam"),
     ("nettrace-diagnostics/src/sync.rs", "the server's seam"),
-    ("nettrace-metrics/src/sync.rs", "the seam of instruments and reports"),
     ("nettrace-views/src/console.rs", "the thread that shows what the sink is given"),
     ("nettrace-cli/src/live/watch.rs", "the thread that decodes a live trace"),
     ("nettrace-cli/src/view/serve.rs", "the threads that answer a browser"),
@@ -41,7 +40,6 @@ const READERS: &[(&str, &str)] = &[
     ("nettrace-event/src/lock/check.rs", "in the test that `schema_lock!` makes"),
     ("nettrace-views/src/text/color.rs", "NO_COLOR decides about colors and nothing else"),
     ("nettrace-writer/src/mutant.rs", "in models and mutants alone"),
-    ("nettrace-metrics/src/mutant.rs", "in models and mutants alone"),
 ];
 
 /// The functions that do so. The folder for temporary files and the user's home are variables, too.

@@ -21,10 +21,11 @@ use benches::{
     floor::Floor,
     requests::{self, Caller},
 };
-use nettrace_metrics::{Counter, Histogram, Meter};
 use nettrace_tower::{ClientLayer, ServerLayer};
 use nettrace_writer::{
-    Clock, Emit, Label, Origin, Sampling, Session, TraceSpan, enter_labels, traced,
+    Clock, Emit, Label, Origin, Sampling, Session, TraceSpan, enter_labels,
+    metrics::{Counter, Histogram, Meter},
+    traced,
 };
 use tower_layer::Layer as _;
 use tracing::{info, info_span, subscriber::set_global_default};

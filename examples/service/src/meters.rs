@@ -2,7 +2,7 @@
 
 use std::{array, time::Duration};
 
-use nettrace_metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
+use nettrace_writer::metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
 
 /// The name of the meter.
 pub(crate) const NAME: &str = "Example-Service";

@@ -12,9 +12,9 @@ use std::{
     time::Duration,
 };
 
-use nettrace_metrics::{Reporter, Reporting};
 use nettrace_writer::{
     Keep, SampledOut, Session, Triggers,
+    metrics::{self, Reporter, Reporting},
     sink::FileOptions,
     tail::{Tail, TailCounter, TailCounts},
 };
@@ -111,7 +111,7 @@ impl Recording {
                 let session = session.provider("NetTrace-Panics").start()?;
                 app::watch(session.trigger("slow"));
                 let counters = (!args.counters.is_zero()).then(|| {
-                    nettrace_metrics::observe_process();
+                    metrics::observe_process();
                     let reporter = Reporter::every(args.counters);
                     reporter.meter(meters::NAME).meter("NetTrace.*").start(&session)
                 });

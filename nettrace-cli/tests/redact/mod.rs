@@ -9,7 +9,9 @@ use std::{
 
 use nettrace_reader::{ReadEvent, ReadField, Reader, SortedReader, Value, verify};
 use nettrace_writer::{
-    Emit, Label, Session, TraceEvent, TraceField, enter_labels, sink::MemorySink,
+    Emit, Label, Session, TraceEvent, TraceField, enter_labels,
+    metrics::{Meter, Reporter},
+    sink::MemorySink,
 };
 use testkit::{
     reference::{dotnet_traces, judged},
@@ -391,10 +393,10 @@ fn keys_of_maps_and_tags_of_metrics_are_names() {
     let tags = format!("ou=kept,user=cn={SECRET},ou={SECRET},{SECRET},zone=eu");
     let headers = [("user", SECRET), ("zone", "eu")].map(|(key, value)| (key.into(), value.into()));
     Requested { headers: headers.into(), tags }.emit();
-    let meter = nettrace_metrics::Meter::builder("Redact-Meter").tag("user", SECRET).build();
+    let meter = Meter::builder("Redact-Meter").tag("user", SECRET).build();
     let value = format!("{SECRET},zone={SECRET}");
     let tagged = meter.counter("orders").build().tagged(&[("user", &value), ("zone", "eu")]);
-    let reporter = nettrace_metrics::Reporter::every(Duration::from_millis(5));
+    let reporter = Reporter::every(Duration::from_millis(5));
     let reporting = reporter.meter("Redact-Meter").start(&session);
     let begun = Instant::now();
     while !contains(&memory.bytes(), &utf16(&format!("user={SECRET}%2Czone={SECRET}"))) {

@@ -65,8 +65,8 @@ impl Keys {
     }
 }
 
-/// The key of a tag as the application gives it. `nettrace-metrics` writes what separates tags and
-/// their parts in another way within a key.
+/// The key of a tag as the application gives it. Within a key, the writer of metrics writes what
+/// separates tags and their parts in another way.
 fn as_given(key: &str) -> String {
     key.replace("%2C", ",").replace("%3D", "=").replace("%3A", ":")
 }

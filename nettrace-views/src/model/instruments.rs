@@ -1,5 +1,5 @@
-//! What a process reports of its instruments: by the events of .NET's meters, which
-//! `nettrace-metrics` writes as well, and by `EventCounters`.
+//! What a process reports of its instruments: by the events of .NET's meters, which the writer's
+//! feature `metrics` writes as well, and by `EventCounters`.
 
 use std::borrow::Cow;
 

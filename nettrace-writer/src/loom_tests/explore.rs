@@ -6,7 +6,7 @@ use loom::model::Builder;
 
 /// Counts what happened in all executions of a model.
 #[derive(Clone, Default)]
-pub(super) struct Tally(std::sync::Arc<[atomic::AtomicUsize; 12]>);
+pub(super) struct Tally(std::sync::Arc<[atomic::AtomicUsize; 17]>);
 
 impl Tally {
     pub(super) fn add(&self, what: usize, by: usize) {
@@ -42,6 +42,16 @@ pub(super) const EPOCHS: usize = 9;
 pub(super) const UNPROVED: usize = 10;
 /// Changes of labels that a model found.
 pub(super) const LABELS: usize = 11;
+/// Threads of which one took over the other's node of cells.
+pub(super) const ONE_NODE: usize = 12;
+/// Threads that had each a node of its own.
+pub(super) const TWO_NODES: usize = 13;
+/// Readings that had every increment.
+pub(super) const ALL: usize = 14;
+/// Readings that did not.
+pub(super) const SOME: usize = 15;
+/// Readings that had one increment of two.
+pub(super) const HALF: usize = 16;
 
 /// Explores all executions of a model with at most that many preemptions: switches from a thread
 /// that could go on. `LOOM_MAX_PREEMPTIONS` replaces the bound.
@@ -65,7 +75,7 @@ pub(super) fn explore(
     });
     println!(
         "{name}: {:?} (executions, moved on, seized, sealing, dropped, rows, busy, still, merged, \
-         epochs, unproved, labels)",
+         epochs, unproved, labels, one node, two nodes, all, some, half)",
         tally.0
     );
     tally

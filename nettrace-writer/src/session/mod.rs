@@ -147,6 +147,7 @@ impl Session {
         SessionBuilder::new()
     }
 
+    #[cfg(feature = "metrics")]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
     }

@@ -1,0 +1,373 @@
+//! All instruments of the process, behind one lock.
+//!
+//! No increment takes it: it is for what begins and ends, and for whoever reads. While it is held
+//! no code of the application runs. A `fork` waits for it, so that the child finds everything
+//! whole: see [`process`].
+
+pub(crate) mod arguments;
+pub(crate) mod events;
+pub(crate) mod observable;
+pub(crate) mod process;
+mod read;
+pub(crate) mod report;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, MutexGuard},
+};
+
+use crate::{
+    metrics::{
+        cells::{self, CELLS, NO_CELL},
+        event_counters::Types,
+        histogram::Buckets,
+        state::{observable::Observer, report::Report},
+    },
+    sync::{AtomicU64, Condvar, Mutex, Ordering},
+};
+
+/// How many series an instrument has. Further ones share one.
+pub(crate) const MAX_SERIES: usize = 2_000;
+/// The tags of the series that all further ones share.
+const OVERFLOW: &str = "overflow=true";
+
+/// What an instrument counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Counter,
+    UpDownCounter,
+    Gauge,
+    Histogram,
+    ObservableCounter,
+    ObservableUpDownCounter,
+    ObservableGauge,
+}
+
+impl Kind {
+    /// The name of .NET's type.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "Counter`1",
+            Self::UpDownCounter => "UpDownCounter`1",
+            Self::Gauge => "Gauge`1",
+            Self::Histogram => "Histogram`1",
+            Self::ObservableCounter => "ObservableCounter`1",
+            Self::ObservableUpDownCounter => "ObservableUpDownCounter`1",
+            Self::ObservableGauge => "ObservableGauge`1",
+        }
+    }
+}
+
+/// What is known of a meter.
+#[derive(Debug)]
+pub(crate) struct MeterInfo {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) tags: String,
+}
+
+pub(crate) type Callback = dyn Fn(&mut Observer<'_>) + Send + Sync;
+
+/// An instrument, for as long as its program has it.
+pub(crate) struct Instrument {
+    /// Counted from 1. No other instrument of the process has it.
+    pub(crate) id: i32,
+    pub(crate) kind: Kind,
+    pub(crate) meter: Arc<MeterInfo>,
+    pub(crate) name: String,
+    pub(crate) unit: String,
+    pub(crate) description: String,
+    pub(crate) tags: String,
+    pub(crate) callback: Option<Box<Callback>>,
+}
+
+impl std::fmt::Debug for Instrument {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Instrument").field("id", &self.id).field("name", &self.name).finish()
+    }
+}
+
+/// What an instrument will be.
+#[derive(Default)]
+pub(crate) struct Description {
+    pub(crate) name: String,
+    pub(crate) unit: String,
+    pub(crate) description: String,
+    pub(crate) tags: String,
+    pub(crate) callback: Option<Box<Callback>>,
+}
+
+/// A value for each combination of tags.
+#[derive(Debug)]
+pub(crate) struct Series {
+    pub(crate) tags: Arc<str>,
+    pub(crate) value: Stored,
+}
+
+/// How a value is kept.
+#[derive(Debug)]
+pub(crate) enum Stored {
+    /// A sum over threads, less what it was at first. The cell is [`NO_CELL`] if there was none
+    /// left. Then `shared` has the sum.
+    Sum { cell: u32, base: u64, shared: AtomicU64 },
+    /// The bits of an `f64`: the last value. [`NO_VALUE`]: there was none.
+    Last(AtomicU64),
+    /// Buckets, and the bits of the sum of all values.
+    Distribution { buckets: Box<Buckets>, sum: AtomicU64 },
+}
+
+/// Bits that no value has: a NaN that no computation makes.
+pub(crate) const NO_VALUE: u64 = u64::MAX;
+
+impl Stored {
+    fn new(kind: Kind, cells: &mut Cells) -> Self {
+        let shared = AtomicU64::new(0);
+        match kind {
+            Kind::Counter | Kind::UpDownCounter => {
+                let cell = cells.take();
+                Self::Sum { cell, base: cells::sum(cell), shared }
+            }
+            Kind::Histogram => Self::Distribution { buckets: Box::default(), sum: shared },
+            // That of an observable instrument is not used.
+            _ => Self::Last(AtomicU64::new(NO_VALUE)),
+        }
+    }
+
+    /// The cell that an increment adds to, if it has one.
+    pub(crate) fn cell(&self) -> u32 {
+        match self {
+            Self::Sum { cell, .. } => *cell,
+            Self::Last(_) | Self::Distribution { .. } => NO_CELL,
+        }
+    }
+}
+
+/// Which cells are in use.
+#[derive(Debug, Default)]
+struct Cells {
+    free: Vec<u32>,
+    used: u32,
+}
+
+impl Cells {
+    fn take(&mut self) -> u32 {
+        if let Some(cell) = self.free.pop() {
+            return cell;
+        }
+        if self.used == CELLS {
+            return NO_CELL;
+        }
+        self.used += 1;
+        self.used - 1
+    }
+}
+
+/// An instrument and its series.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) instrument: Arc<Instrument>,
+    pub(crate) series: HashMap<Arc<str>, Arc<Series>>,
+}
+
+/// What the lock is for.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// By id.
+    pub(crate) instruments: BTreeMap<i32, Entry>,
+    last_id: i32,
+    cells: Cells,
+    /// How often an instrument has come or gone.
+    pub(crate) changes: u64,
+    /// The reports that nobody is working at.
+    pub(crate) reports: Vec<Report>,
+    pub(crate) last_report: u64,
+    /// The report that the reporter works at.
+    pub(crate) busy: Option<u64>,
+    /// Reports that were stopped while the reporter worked at them.
+    pub(crate) stopped: Vec<u64>,
+    /// Whether there is a thread that reports.
+    pub(crate) has_reporter: bool,
+    /// The types of EventCounters, by the meter's name. `None`: they are refused.
+    pub(crate) event_counters: HashMap<String, Option<Types>>,
+    /// The instruments of the crate `metrics`: by meter, kind and name.
+    #[cfg(feature = "metrics_facade")]
+    pub(crate) recorded: HashMap<(String, Kind, String), Bound>,
+    /// Units and descriptions of those that have not begun.
+    #[cfg(feature = "metrics_facade")]
+    pub(crate) described: HashMap<(String, Kind, String), (String, String)>,
+}
+
+static STATE: Mutex<Option<Box<State>>> = Mutex::new(None);
+/// Notified when there is something to do for the reporter, and when it has done something.
+pub(crate) static CHANGED: Condvar = Condvar::new();
+
+/// The lock, while it is held.
+pub(crate) type Locked = MutexGuard<'static, Option<Box<State>>>;
+
+/// Takes the lock. A thread that panicked while it had the lock has left nothing half done.
+pub(crate) fn lock() -> Locked {
+    crate::metrics::state::process::accompany();
+    STATE.lock()
+}
+
+/// The state behind the lock.
+pub(crate) fn state(locked: &mut Locked) -> &mut State {
+    locked.get_or_insert_default()
+}
+
+impl State {
+    /// Adds an instrument, without series.
+    pub(crate) fn add(
+        &mut self,
+        meter: Arc<MeterInfo>,
+        kind: Kind,
+        description: Description,
+    ) -> Arc<Instrument> {
+        self.last_id += 1;
+        let Description { name, unit, description, tags, callback } = description;
+        let id = self.last_id;
+        let instrument = Instrument { id, kind, meter, name, unit, description, tags, callback };
+        let instrument = Arc::new(instrument);
+        let entry = Entry { instrument: Arc::clone(&instrument), series: HashMap::new() };
+        self.instruments.insert(id, entry);
+        self.note_change();
+        instrument
+    }
+
+    /// The series of an instrument that has these tags.
+    pub(crate) fn series(&mut self, instrument: &Instrument, tags: &str) -> Arc<Series> {
+        let Some(entry) = self.instruments.get_mut(&instrument.id) else {
+            unreachable!("its owner keeps it")
+        };
+        if let Some(series) = entry.series.get(tags) {
+            return Arc::clone(series);
+        }
+        let is_full = entry.series.len() >= MAX_SERIES && !tags.is_empty();
+        let tags = if is_full { OVERFLOW } else { tags };
+        if let Some(series) = entry.series.get(tags) {
+            return Arc::clone(series);
+        }
+        let tags: Arc<str> = tags.into();
+        let value = Stored::new(instrument.kind, &mut self.cells);
+        let series = Arc::new(Series { tags: Arc::clone(&tags), value });
+        entry.series.insert(tags, Arc::clone(&series));
+        series
+    }
+
+    /// Removes an instrument whose last handle has gone. Nobody adds to its cells any more: the
+    /// handles of its series keep it.
+    fn remove(&mut self, id: i32) -> Option<Entry> {
+        let entry = self.instruments.remove(&id)?;
+        let cells = entry.series.values().map(|series| series.value.cell());
+        self.cells.free.extend(cells.filter(|cell| *cell != NO_CELL));
+        self.note_change();
+        Some(entry)
+    }
+
+    fn note_change(&mut self) {
+        self.changes += 1;
+        if self.has_reporter {
+            CHANGED.notify_all();
+        }
+    }
+}
+
+/// Keeps an instrument alive. All handles of an instrument share one.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) instrument: Arc<Instrument>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // A cell's next number begins with its sum, so everything that was added must be in it. The
+        // count of handles has seen to that: its last decrement acquires what others released.
+        let removed = state(&mut lock()).remove(self.instrument.id);
+        // After the lock, because a callback is the application's.
+        drop(removed);
+    }
+}
+
+/// A value of an instrument: what a handle is bound to.
+#[derive(Clone, Debug)]
+pub(crate) struct Bound {
+    pub(crate) series: Arc<Series>,
+    pub(crate) owner: Arc<Owner>,
+}
+
+impl Bound {
+    /// A new instrument, and its series without tags.
+    pub(crate) fn new(meter: Arc<MeterInfo>, kind: Kind, description: Description) -> Self {
+        let mut locked = lock();
+        Self::new_locked(state(&mut locked), meter, kind, description)
+    }
+
+    pub(crate) fn new_locked(
+        state: &mut State,
+        meter: Arc<MeterInfo>,
+        kind: Kind,
+        description: Description,
+    ) -> Self {
+        let instrument = state.add(meter, kind, description);
+        let series = state.series(&instrument, "");
+        Self { series, owner: Arc::new(Owner { instrument }) }
+    }
+
+    /// The same instrument with other tags.
+    pub(crate) fn tagged(&self, tags: &[(&str, &str)]) -> Self {
+        let tags = tags_text(tags);
+        let series = state(&mut lock()).series(&self.owner.instrument, &tags);
+        Self { series, owner: Arc::clone(&self.owner) }
+    }
+
+    /// The sum of a counter.
+    pub(crate) fn sum(&self) -> u64 {
+        match &self.series.value {
+            Stored::Sum { cell, base, shared } => sum(*cell, *base, shared),
+            _ => 0,
+        }
+    }
+
+    /// This thread's cell of a sum. If it has none, adds the value in another way.
+    pub(crate) fn cell_or_add(&self, value: u64) -> Option<&'static AtomicU64> {
+        let Stored::Sum { cell, shared, .. } = &self.series.value else { return None };
+        if *cell == NO_CELL {
+            shared.fetch_add(value, Ordering::Relaxed);
+            return None;
+        }
+        cells::cell_or_add(*cell, value)
+    }
+
+    /// Records a value of a histogram.
+    pub(crate) fn record(&self, value: f64) {
+        let Stored::Distribution { buckets, sum } = &self.series.value else { return };
+        if !value.is_finite() {
+            return;
+        }
+        let add = |bits| Some((f64::from_bits(bits) + value).to_bits());
+        let _ = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        buckets.record(value);
+    }
+}
+
+/// The value of [`Stored::Sum`].
+pub(crate) fn sum(cell: u32, base: u64, shared: &AtomicU64) -> u64 {
+    let shared = shared.load(Ordering::Relaxed);
+    cells::sum(cell).wrapping_sub(base).wrapping_add(shared)
+}
+
+/// Tags as .NET writes them, sorted by their keys. A comma is always one between tags, and what
+/// stands before the first `=` or `:` is a whole key, so that who takes a tag out takes out all of
+/// it.
+pub(crate) fn tags_text(tags: &[(&str, &str)]) -> String {
+    let mut tags = tags.to_vec();
+    tags.sort_unstable();
+    let mut text = String::new();
+    for (key, value) in tags {
+        let comma = if text.is_empty() { "" } else { "," };
+        let [key, value] = [key, value].map(|part| part.replace(',', "%2C"));
+        let key = key.replace('=', "%3D").replace(':', "%3A");
+        text.extend([comma, &key, "=", &value]);
+    }
+    text
+}
