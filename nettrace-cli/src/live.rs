@@ -75,16 +75,20 @@ pub(crate) fn select(which: &Which, filters: &str) -> Result<(), Failure> {
     Ok(unmatched.into_iter().try_for_each(|line| summary::say(Some(line)))?)
 }
 
-/// Says which of the filters of a trace select nothing that the process knows so far. A process of
-/// .NET, or one that is older, does not know the question; then it is left open.
+/// Says which of the filters of a trace select nothing that the process knows so far.
+fn tell_unmatched(target: &Target, wanted: &[Wanted], live: &Live) -> io::Result<()> {
+    unmatched(target, wanted, live).into_iter().try_for_each(|line| summary::say(Some(line)))
+}
+
+/// What is to be said of filters of a trace that select nothing. A process of .NET, or one that is
+/// older, does not know the question; then it is left open.
 ///
 /// Counters are no events, so nothing is said if some are wanted.
-fn tell_unmatched(target: &Target, wanted: &[Wanted], live: &Live) -> io::Result<()> {
+fn unmatched(target: &Target, wanted: &[Wanted], live: &Live) -> Vec<String> {
     if wanted.iter().any(|one| !one.arguments.is_empty()) {
-        return Ok(());
+        return Vec::new();
     }
-    let unmatched = target.unmatched(live.id).unwrap_or_default();
-    unmatched.into_iter().try_for_each(|line| summary::say(Some(line)))
+    target.unmatched(live.id).unwrap_or_default()
 }
 
 fn all() -> Result<Vec<Target>, Failure> {

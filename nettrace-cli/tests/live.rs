@@ -247,6 +247,10 @@ fn who_asks_for_a_provider_that_is_unknown_is_told() {
         (&["tail"], None),
         (&["collect", "-o", "a.nettrace", "--providers", "Contoso-Lvie,Contoso-Live"], Some(meant)),
         (&["collect", "-o", "b.nettrace", "--providers", "Contoso-Live"], None),
+        (&["top", "--providers", "Contoso-Lvie,Contoso-Live"], Some(meant)),
+        (&["top", "--json", "--providers", "Contoso-Lvie"], Some(meant)),
+        (&["top", "--providers", "Contoso-Live"], None),
+        (&["top"], None),
         // Counters are no events.
         (&["collect", "-o", "c.nettrace", "--providers", "Contoso-Lvie:0:0:a=b"], None),
     ] {

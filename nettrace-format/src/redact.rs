@@ -136,7 +136,8 @@ enum Fate {
     OfKey(Keys, Box<Fate>),
     /// Some values in a text of tags, each behind its key and this.
     Tags(Keys, char),
-    Goes(Values),
+    /// All of it. If it stayed, this: whose names are in it shows only there.
+    Goes(Values, Box<Fate>),
 }
 
 impl Redaction {
@@ -153,7 +154,8 @@ impl Redaction {
         self
     }
 
-    /// The names that nothing had so far.
+    /// The names that nothing had so far. What is within a field that goes as a whole has its name
+    /// all the same.
     pub fn unused(&self) -> impl Iterator<Item = &str> {
         self.names.iter().filter(|name| !name.is_used).map(|name| &*name.given)
     }
@@ -211,7 +213,9 @@ impl Redaction {
                     None => Fate::Stays,
                 },
                 // All of the data: parts of it may be parts of others.
-                TypeCode::RelLoc(_) | TypeCode::DataLoc(_) => Fate::Goes(MASK),
+                TypeCode::RelLoc(_) | TypeCode::DataLoc(_) => {
+                    Fate::Goes(MASK, Box::new(Fate::Stays))
+                }
                 _ => Fate::Parts(parts),
             };
             let fate = match self.values(how) {
@@ -219,9 +223,12 @@ impl Redaction {
                     let whole = [&paths[..], &[field.name.to_owned()]].concat();
                     Fate::OfKey(self.keys(event, prefixes, &whole), Box::new(kept))
                 }
-                Some(values) => Fate::Goes(values),
+                Some(values) => Fate::Goes(values, Box::new(kept)),
                 None => kept,
             };
+            if let Fate::Goes(..) = fate {
+                self.cover(event, &paths);
+            }
             all.push(Chosen { ty: nameless(&field.ty), fate });
         }
         all
@@ -237,6 +244,18 @@ impl Redaction {
             }
         }
         how
+    }
+
+    /// Notes the names that lead into a field with these paths, which goes as a whole. The key of a
+    /// map that no event has is no mistake there.
+    fn cover(&mut self, event: &str, paths: &[String]) {
+        for name in &mut self.names {
+            let is_within = |named: &str| {
+                let mut within = paths.iter().filter_map(|path| named.strip_prefix(&**path));
+                within.any(|rest| rest.starts_with('.'))
+            };
+            name.is_used = name.is_used || name.paths(event).any(is_within);
+        }
     }
 
     fn values(&self, how: Redact) -> Option<Values> {

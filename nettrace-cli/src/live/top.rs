@@ -14,12 +14,15 @@ use super::{
     Provider, Which,
     collect::duration,
     find, name_of,
+    session::Signals,
+    unmatched,
     watch::{Out, View, Watch, draw},
 };
 use crate::{
     failure::Failure,
     limits::Limits,
     spelling::{self, OneLine},
+    summary,
 };
 
 /// What to watch, of which process, and how it is shown.
@@ -182,17 +185,26 @@ pub(crate) fn run(
     if wanted.is_empty() {
         wanted.push(Provider::all_of("*").0);
     }
+    // From here on a signal ends the trace, not this process.
+    let signals = Signals::new().map_err(Failure::Output)?;
+    let live = target.collect(&wanted, options.buffer)?;
+    let mut notes = match options.providers[..] {
+        [] => Vec::new(),
+        _ => unmatched(&target, &wanted, &live),
+    };
+    if options.json || matches!(Out::of_stdout(), Out::Lines) {
+        notes.drain(..).try_for_each(|note| summary::say(Some(note)))?;
+    }
     let watch = Watch {
         target: &target,
-        wanted: &wanted,
-        buffer: options.buffer,
+        signals: &signals,
         interval: options.interval.max(Duration::from_millis(50)),
         duration: options.duration,
         limits,
     };
     let begun = Instant::now();
     let mut last = begun;
-    watch.run(Rates::default(), &mut |rates| {
+    watch.run(live, Rates::default(), &mut |rates| {
         let now = Instant::now();
         let seconds = now.duration_since(last).as_secs_f64();
         let since_start = now.duration_since(begun).as_secs_f64();
@@ -204,7 +216,7 @@ pub(crate) fn run(
             return Ok(out.flush()?);
         }
         match Out::of_stdout() {
-            Out::Screen(rows, columns) => draw(out, &shown.lines(&title), rows, columns)?,
+            Out::Screen(rows, columns) => draw(out, &shown.lines(&title), &notes, rows, columns)?,
             Out::Lines => {
                 for line in shown.lines(&title) {
                     writeln!(out, "{}", OneLine(line))?;

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_diagnostics::client::{ClientError, Live, Stopping, Target, Wanted};
+use nettrace_diagnostics::client::{ClientError, Live, Stopping, Target};
 use nettrace_reader::{Event, Reader, Totals};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -22,9 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What to watch, and for how long.
 pub(super) struct Watch<'a> {
     pub(super) target: &'a Target,
-    pub(super) wanted: &'a [Wanted],
-    /// The memory for events in the process, in MB.
-    pub(super) buffer: u32,
+    /// End the trace.
+    pub(super) signals: &'a Signals,
     /// How often something is shown.
     pub(super) interval: Duration,
     pub(super) duration: Option<Duration>,
@@ -41,16 +40,15 @@ pub(super) trait View: Send {
 }
 
 impl Watch<'_> {
-    /// Watches until the time is over, a signal comes or the process ends. Calls `show` at each
-    /// interval, and at the end.
+    /// Watches a trace until the time is over, a signal comes or the process ends. Calls `show` at
+    /// each interval, and at the end.
     pub(super) fn run<V: View>(
         &self,
+        live: Live,
         view: V,
         show: &mut dyn FnMut(&mut V) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        // From here on a signal ends the trace, not this process.
-        let signals = Signals::new().map_err(Failure::Output)?;
-        let Live { id, stream } = self.target.collect(self.wanted, self.buffer)?;
+        let Live { id, stream } = live;
         let (ended, tell) = UnixStream::pair().map_err(Failure::Output)?;
         let source = stream.try_clone().map_err(Failure::Output)?;
         let view = Mutex::new(view);
@@ -61,8 +59,7 @@ impl Watch<'_> {
                 result
             });
             let mut stopping = None;
-            let shown =
-                self.show(id, &signals, &ended, &mut stopping, &mut || show(&mut lock(&view)));
+            let shown = self.show(id, &ended, &mut stopping, &mut || show(&mut lock(&view)));
             if shown.is_err() {
                 // Nobody sees the rest. The thread that reads ends.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -81,7 +78,6 @@ impl Watch<'_> {
     fn show(
         &self,
         id: u64,
-        signals: &Signals,
         ended: &UnixStream,
         stopping: &mut Option<Result<Stopping, ClientError>>,
         show: &mut dyn FnMut() -> Result<(), Failure>,
@@ -94,7 +90,7 @@ impl Watch<'_> {
             // Rounded up, so that the time is over when this wakes.
             let left = due.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
             let mut polled =
-                [PollFd::new(ended, PollFlags::IN), PollFd::new(&signals.pipe, PollFlags::IN)];
+                [PollFd::new(ended, PollFlags::IN), PollFd::new(&self.signals.pipe, PollFlags::IN)];
             match poll(&mut polled, left.try_into().ok().as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(Failure::Process(errno.to_string())),
@@ -104,7 +100,7 @@ impl Watch<'_> {
             }
             let now = Instant::now();
             let is_over = end.is_some_and(|end| end <= now);
-            if signals.came() || is_over {
+            if self.signals.came() || is_over {
                 if stopping.is_some() {
                     let words = "the process does not end the trace".to_owned();
                     return Err(Failure::Process(words));
@@ -172,18 +168,24 @@ impl Out {
     }
 }
 
-/// Replaces what the terminal shows with these lines, as far as they fit. They may have names from
-/// the process.
+/// Replaces what the terminal shows with these lines, as far as they fit, and all notes below them:
+/// elsewhere the next lines would overwrite those. Both may have names from the process.
 pub(super) fn draw(
     out: &mut impl std::io::Write,
     lines: &[String],
+    notes: &[String],
     rows: usize,
     columns: usize,
 ) -> std::io::Result<()> {
+    let letters = |line| OneLine(line).to_string().chars().collect::<Vec<_>>();
+    let notes: Vec<_> = notes.iter().map(letters).collect();
+    let notes: Vec<_> = notes.iter().flat_map(|note| note.chunks(columns.max(1))).collect();
     // To the corner, each line to its end, and then the rest of the screen. So nothing flickers.
     let mut text = String::from("\x1b[H");
-    for line in lines.iter().take(rows.saturating_sub(1)) {
-        text.extend(OneLine(line).to_string().chars().take(columns));
+    let lines = lines.iter().take(rows.saturating_sub(1 + notes.len()).max(1));
+    let lines = lines.map(|line| letters(line).into_iter().take(columns).collect());
+    for line in lines.chain(notes.into_iter().map(String::from_iter)).take(rows.saturating_sub(1)) {
+        text.push_str(&line);
         text.push_str("\x1b[K\n");
     }
     text.push_str("\x1b[J");
@@ -199,8 +201,23 @@ mod tests {
     fn what_is_drawn_has_no_escapes_but_its_own() {
         let mut out = Vec::new();
         let lines = ["a\u{1b}[2J\n\u{9b}b\u{202e}", "12345678"].map(str::to_owned);
-        draw(&mut out, &lines, 10, 30).unwrap();
+        draw(&mut out, &lines, &[], 10, 30).unwrap();
         let text = "\x1b[Ha\\u{1b}[2J\\n\\u{9b}b\\u{202e}\x1b[K\n12345678\x1b[K\n\x1b[J";
         assert_eq!(String::from_utf8(out).unwrap(), text);
+    }
+
+    #[test]
+    fn notes_stay_below_the_lines_that_fit() {
+        let lines = ["title", "one", "two", "three"].map(str::to_owned);
+        let notes = ["a note", "ab\u{1b}"].map(str::to_owned);
+        let drawn = |rows| {
+            let mut out = Vec::new();
+            draw(&mut out, &lines, &notes, rows, 5).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        // A note goes on in the next line.
+        let below = "a not\x1b[K\ne\x1b[K\nab\\u{\x1b[K\n1b}\x1b[K\n\x1b[J";
+        assert_eq!(drawn(7), format!("\x1b[Htitle\x1b[K\none\x1b[K\n{below}"));
+        assert_eq!(drawn(3), "\x1b[Htitle\x1b[K\na not\x1b[K\n\x1b[J");
     }
 }

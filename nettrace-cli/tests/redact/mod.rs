@@ -434,6 +434,66 @@ fn keys_of_maps_and_tags_of_metrics_are_names() {
     assert!(code == 2 && said.contains("`headers.usr`"), "{said}");
 }
 
+/// What goes with a field around it is called what it is called.
+#[test]
+fn what_is_within_a_field_that_goes_as_a_whole_has_its_name() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Redact-Whole")]
+    struct Asked {
+        headers: BTreeMap<String, String>,
+        by_host: BTreeMap<String, BTreeMap<String, String>>,
+        lists: Vec<BTreeMap<String, String>>,
+        tags: String,
+        card: Card,
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [path, out] = ["t.nettrace", "out.nettrace"].map(|name| folder.path().join(name));
+    let memory = MemorySink::new();
+    let session = Session::builder().sink(memory.clone()).provider("Redact-Whole").start().unwrap();
+    let map = |key: &str| BTreeMap::from([(key.to_owned(), SECRET.to_owned())]);
+    Asked {
+        headers: map("authorization"),
+        by_host: [("host".to_owned(), map("cookie"))].into(),
+        lists: vec![BTreeMap::new(), map("origin")],
+        tags: format!("user={SECRET},zone=eu"),
+        card: card(),
+    }
+    .emit();
+    session.finish().unwrap();
+    fs::write(&path, memory.bytes()).unwrap();
+    for names in [
+        "headers,headers.authorization",
+        "headers.authorization,headers",
+        "Asked:headers,Asked:headers.authorization",
+        "headers,authorization",
+        // No event has this key. But what would have it goes.
+        "headers,headers.host",
+        "headers.Value,headers.authorization",
+        "by_host,by_host.host",
+        "by_host,cookie",
+        "by_host.host,cookie",
+        "lists,origin",
+        "tags,user",
+        "tags,tags.zone",
+        "card,card.number",
+        "card,kind",
+    ] {
+        for more in [&[][..], &["--hash"]] {
+            let (code, said) = redact(&path, &out, &[&["--fields", names], more].concat());
+            assert_eq!(code, 0, "{names} {more:?}: {said}");
+        }
+    }
+    for (names, wrong) in [
+        ("headers,cookies", "`cookies`"),
+        ("headers,header.authorization", "`header.authorization`"),
+        ("Asked:headers,Seen:headers.authorization", "`Seen:headers.authorization`"),
+        ("tags,zones", "`zones`"),
+    ] {
+        let (code, said) = redact(&path, &out, &["--fields", names]);
+        assert!(code == 2 && said.contains(wrong), "{names}: {said}");
+    }
+}
+
 /// Of several traces, those key-values that differ have other keys.
 #[test]
 fn key_values_of_several_traces_keep_their_names() {

@@ -17,7 +17,7 @@
 pub const MAGIC: [u8; 8] = *b"NTRecord";
 
 /// The version of this layout. There is no other way to tell.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The first page.
 pub mod superblock {
@@ -172,7 +172,8 @@ pub mod ring {
     pub const HEAD: usize = 0;
     /// u64: the number that the next part will have. Those before it are whole.
     pub const NEXT: usize = 8;
-    /// u64: how many events were given up.
+    /// u64: how many events were given up, if there is no part. Otherwise these are as many as the
+    /// newest part [counts](super::part::EVENTS) and the parts do not have.
     pub const GIVEN_UP: usize = 16;
     /// Where the first part begins.
     pub const PARTS: usize = 64;
@@ -181,7 +182,7 @@ pub mod ring {
 /// What stands before the blocks of a part of the ring.
 pub mod part {
     /// How many bytes it takes.
-    pub const SIZE: usize = 32;
+    pub const SIZE: usize = 40;
     /// u64: the part's number, from 1 on. 0: the ring goes on with its first part. So it does if
     /// there is no room for this.
     pub const NUMBER: usize = 0;
@@ -193,6 +194,9 @@ pub mod part {
     pub const ORDER: usize = 16;
     /// u64: 1 if the blocks repeat what parts before them say of threads.
     pub const DEFINES: usize = 24;
+    /// u64: how many events had come when it was written, its own among them: those of all parts,
+    /// and those that no part has had. A part that moves has no events, so it counts none.
+    pub const EVENTS: usize = 32;
     /// What the place of a part is a multiple of.
     pub const ALIGNMENT: usize = 8;
 }

@@ -56,8 +56,7 @@ impl Recorder<'_> {
             return None;
         }
         let mut found = Ring { seen: Seen::new(self.streams()), ..Ring::default() };
-        found.given_up = area.word(ring::GIVEN_UP);
-        let (parts, is_damaged) = parts(area);
+        let (parts, events, is_damaged) = parts(area);
         let (_, types) = self.types();
         found.is_damaged = is_damaged;
         for (number, part) in parts.iter().enumerate() {
@@ -69,6 +68,11 @@ impl Recorder<'_> {
                 break;
             }
         }
+        // One store gives up a part or adds one, so this is right between any two of them.
+        found.given_up = match events {
+            Some(events) => events.saturating_sub(found.events),
+            None => area.word(ring::GIVEN_UP),
+        };
         Some(found)
     }
 }
@@ -81,11 +85,12 @@ struct Part<'a> {
     blocks: &'a [u8],
 }
 
-/// The parts in their order, and whether some cannot be read.
-fn parts(area: Bytes<'_>) -> (Vec<Part<'_>>, bool) {
+/// The parts in their order, how many events had come with the newest, and whether some parts
+/// cannot be read.
+fn parts(area: Bytes<'_>) -> (Vec<Part<'_>>, Option<u64>, bool) {
     let size = area.0.len();
     let (mut at, next) = (area.place(ring::HEAD), area.word(ring::NEXT));
-    let (mut found, mut expected) = (Vec::new(), None);
+    let (mut found, mut events, mut expected) = (Vec::new(), None, None);
     while at != 0 && expected != Some(next) {
         if at.saturating_add(part::SIZE) > size || area.word(at + part::NUMBER) == 0 {
             if at == ring::PARTS {
@@ -103,13 +108,13 @@ fn parts(area: Bytes<'_>) -> (Vec<Part<'_>>, bool) {
         let (order, has_threads) =
             (area.word(at + part::ORDER), area.word(at + part::DEFINES) == 1);
         found.push(Part { order, has_threads, blocks });
-        expected = Some(number + 1);
+        (events, expected) = (Some(area.word(at + part::EVENTS)), Some(number + 1));
         at += (part::SIZE + len).next_multiple_of(part::ALIGNMENT);
     }
     // A part that was just moving is there twice, and the first is whole. This sort is stable.
     found.sort_by_key(|part| part.order);
     found.dedup_by_key(|part| part.order);
-    (found, at != 0 && expected.is_some_and(|expected| expected != next))
+    (found, events, at != 0 && expected.is_some_and(|expected| expected != next))
 }
 
 impl Ring {

@@ -96,7 +96,7 @@ impl Redaction {
 
 impl Name {
     /// The paths of fields of this event that have the name.
-    fn paths<'a>(&'a self, event: &str) -> impl Iterator<Item = &'a str> {
+    pub(super) fn paths<'a>(&'a self, event: &str) -> impl Iterator<Item = &'a str> {
         let of_event = PARTS_OF_SPAN.iter().filter_map(|part| {
             self.given.strip_prefix(event.strip_suffix(part)?)?.strip_prefix(':')
         });

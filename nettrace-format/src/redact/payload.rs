@@ -64,7 +64,10 @@ impl<'a, 'b> Again<'a, 'b> {
     fn value(&mut self, ty: &TypeCode<'_>, fate: &Fate) -> Result<(), Refusal> {
         match fate {
             Fate::Stays => self.copied(ty),
-            Fate::Goes(values) => self.replaced(ty, *values),
+            Fate::Goes(values, kept) => {
+                self.note_names(ty, kept);
+                self.replaced(ty, *values)
+            }
             Fate::Parts(parts) => self.parts(ty, parts),
             Fate::Tags(keys, separator) => {
                 let mut used = Vec::new();
@@ -86,9 +89,24 @@ impl<'a, 'b> Again<'a, 'b> {
         let text = self.next_text(&key.ty)?;
         self.field(key)?;
         match keys.of(&text, self.used) {
-            Some(values) => self.replaced(ty, values),
+            Some(values) => {
+                self.note_names(ty, kept);
+                self.replaced(ty, values)
+            }
             None => self.value(ty, kept),
         }
+    }
+
+    /// Notes which names the keys have in a value that goes as a whole. It is taken apart as if it
+    /// stayed.
+    fn note_names(&mut self, ty: &TypeCode<'_>, kept: &Fate) {
+        if matches!(kept, Fate::Stays) {
+            return;
+        }
+        let source = self.source;
+        let mut within = Again { source, ..Again::new(&[], self.date, self.used) };
+        // What cannot be taken apart is refused afterwards.
+        let _ = within.value(ty, kept);
     }
 
     /// The text that comes next, which stays there.

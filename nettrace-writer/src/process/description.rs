@@ -9,6 +9,9 @@ const DELETED: &str = " (deleted)";
 /// The names of a container's id in paths are hexadecimal and so long.
 const CONTAINER_ID: usize = 64;
 
+/// The key of what only a session has that asks for it.
+pub(crate) const COMMAND_LINE: &str = "process.command_line";
+
 /// The keys are those of OpenTelemetry, which has none for a unit.
 const KEYS: [&str; 4] = ["process.executable.name", "host.name", "container.id", "systemd.unit"];
 

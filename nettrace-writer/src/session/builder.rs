@@ -475,7 +475,7 @@ impl SessionBuilder {
     /// # Ok::<(), nettrace_writer::Error>(())
     /// ```
     pub fn command_line(self) -> Self {
-        self.key_value("process.command_line", description::command_line())
+        self.key_value(description::COMMAND_LINE, description::command_line())
     }
 
     /// Starts the session. From here on it records.

@@ -40,7 +40,9 @@ impl SessionBuilder {
     /// renamed, so that `.previous` follows its name. An earlier file of that name is replaced, so
     /// there are two at most. When a session [ends](crate::Session::finish), it removes its file.
     ///
-    /// Only the process's user can read the file. The child of a `fork` does not share it, and the
+    /// Only the process's user can read the file. It has values as they were recorded, so
+    /// [`start`](Self::start) refuses it beside [`redact`](Self::redact); a
+    /// [`Secret`](crate::Secret) is not in it. The child of a `fork` does not share it, and the
     /// child of a bare `clone` system call must not emit.
     /// What a sink [holds back](crate::sink::Sink::holds_back) is not in it.
     ///

@@ -1,12 +1,17 @@
 //! Which values a session does not write.
 
+use std::iter;
+
 use nettrace_event::secret;
 use nettrace_format::{
     Stream,
     redact::{Redact, Redaction},
 };
 
-use crate::session::builder::SessionBuilder;
+use crate::{
+    process::description::{COMMAND_LINE, is_told},
+    session::builder::SessionBuilder,
+};
 
 impl SessionBuilder {
     /// Keeps values out of this session's trace, whatever the code records: those of the fields,
@@ -21,7 +26,9 @@ impl SessionBuilder {
     ///
     /// No name is an error, because types of events come when they come. A [name that nothing has
     /// had](crate::Warning::RedactsNothing) is among the [warnings](crate::Session::warnings), with
-    /// what was probably meant: look there before the session ends.
+    /// what was probably meant: look there before the session ends. The names of panics, and of
+    /// what this crate says of the process, are known from the start: `panic.message` and
+    /// `panic.location` are in the [event](crate::record_panics) and in [dumps](crate::Triggers).
     ///
     /// A map has keys that are texts; a list of pairs is none. In a text of tags nothing but tags
     /// is looked for, and in any other text nothing: a message keeps what it says.
@@ -90,6 +97,39 @@ pub(crate) struct Redacted {
 
 fn redaction(names: &[(String, Redact)]) -> Redaction {
     let hashes = names.iter().any(|(_, how)| *how == Redact::Hash);
-    let key = if hashes { secret::key() } else { [0; 2] };
-    names.iter().fold(Redaction::new(key), |all, (name, how)| all.with(name, *how))
+    let mut all = Redaction::new(if hashes { secret::key() } else { [0; 2] });
+    for (name, how) in names {
+        let told = OF_PANIC.iter().filter(|(key, _)| key == name);
+        let told = told.flat_map(|of| names_of_panic(of).filter(|name| name.starts_with(EVENT)));
+        for name in iter::once(name.clone()).chain(told) {
+            all = all.with(&name, *how);
+            if may_come(&name) {
+                // So something has it.
+                all.hides(&name);
+            }
+        }
+    }
+    all
+}
+
+/// What is told of a panic: the key in a dump, and the fields of the event with the same.
+pub(super) type OfPanic = (&'static str, &'static [&'static str]);
+
+pub(super) const OF_PANIC: [OfPanic; 2] =
+    [("panic.message", &["message"]), ("panic.location", &["location", "file", "line", "column"])];
+
+/// What comes before the name of a field of that event.
+const EVENT: &str = "Panic:";
+
+/// All names that something has which is told of a panic.
+pub(super) fn names_of_panic((key, fields): &OfPanic) -> impl Iterator<Item = String> {
+    let fields = fields.iter().flat_map(|field| [format!("{EVENT}{field}"), (*field).to_owned()]);
+    iter::once((*key).to_owned()).chain(fields)
+}
+
+/// Whether a name is that of something which this crate itself adds to a trace: of a panic, or of
+/// the process. Whoever keeps it out of all traces has not misspelt it if nothing panics.
+fn may_come(name: &str) -> bool {
+    let mut of_panic = OF_PANIC.iter().flat_map(names_of_panic);
+    is_told(name) || name == COMMAND_LINE || of_panic.any(|of| of == name)
 }

@@ -21,6 +21,7 @@ use crate::{
         on_signal::OnSignal,
         pressure::Pressure,
         recorder::Recorder,
+        redact::{OF_PANIC, OfPanic, names_of_panic},
     },
     shared::{
         channel::{self, Missing, Receiver, Sender},
@@ -461,22 +462,21 @@ impl Control {
 }
 
 impl Control {
-    /// What a key-value has of a field of the event `Panic`.
-    fn redacted<'a>(&self, field: &str, value: &'a str) -> Cow<'a, str> {
+    /// What a key-value tells of a panic.
+    fn redacted<'a>(&self, of: &OfPanic, value: &'a str) -> Cow<'a, str> {
         let mut redaction = self.redaction.lock();
         let Some(redaction) = redaction.as_mut() else { return value.into() };
-        let names = [format!("Panic:{field}"), field.to_owned(), format!("panic.{field}")];
-        let hides = names.iter().find(|name| redaction.hides(name));
-        hides.map_or(value.into(), |name| redaction.text(name, value))
+        let hides = names_of_panic(of).find(|name| redaction.hides(name));
+        hides.map_or(value.into(), |name| redaction.text(&name, value))
     }
 }
 
 impl AfterPanic for Control {
     fn panicked(&self, message: &str, place: &str, ends_process: bool) {
         let (done, is_done) = channel::bounded(1);
-        let [message, place] = [("message", message), ("location", place)]
-            .map(|(field, value)| self.redacted(field, value));
-        let key_values = [("panic.message", &*message), ("panic.location", &*place)];
+        let [of_message, of_place] = &OF_PANIC;
+        let (message, place) = (self.redacted(of_message, message), self.redacted(of_place, place));
+        let key_values = [(of_message.0, &*message), (of_place.0, &*place)];
         let done = ends_process.then_some(done);
         let is_asked = local::holding_locks(|| self.ask("panic", &key_values, true, done));
         if is_asked == Some(true) && ends_process {

@@ -406,7 +406,6 @@ impl Sink for RingSink {
         let mut log = state.log.take();
         if let Some(log) = &mut log {
             log.clear();
-            log.set_given_up(given_up);
         }
         state.end_followers(&Err(ANOTHER_STREAM));
         let (header, end, next_part) = (header.to_vec(), Some(end), state.next_part);

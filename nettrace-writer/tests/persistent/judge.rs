@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    ops::RangeInclusive,
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
@@ -9,11 +10,11 @@ use std::{
 use nettrace_format::{
     recorder::{
         Recorder, Seen,
-        layout::{chunk, slot, superblock, types},
+        layout::{chunk, ring, slot, superblock, types},
     },
     v6::{END_OF_STREAM, read},
 };
-use nettrace_reader::{Label as Read, verify};
+use nettrace_reader::{Label as Read, Reader, verify};
 
 use crate::{
     files::{self, BEGUN, RETURNED},
@@ -51,6 +52,8 @@ struct State {
     superblock: Vec<u8>,
     slot: Vec<u8>,
     headers: Vec<u8>,
+    /// What a flight recorder says of its parts.
+    ring: Vec<u8>,
     trace: Vec<u8>,
 }
 
@@ -64,12 +67,16 @@ pub(crate) struct Judge {
     bytes: Vec<u8>,
     /// Where headers and memory are in it.
     headers: (usize, usize),
+    /// Where the parts of a flight recorder are in it, if the session is one.
+    ring: Option<u64>,
     state: State,
     next: State,
     /// The result of the last recovery.
     last: (Vec<u8>, Vec<u8>),
     /// Whether an event that had returned was recorded.
     recorded: Vec<Option<bool>>,
+    /// How many events a flight recorder had given up at first, and now.
+    given_up: Option<(u64, u64)>,
     pub(crate) counts: Counts,
 }
 
@@ -90,7 +97,9 @@ impl Judge {
             progress: vec![0; files::EVENTS as usize + expected.len()],
             superblock: vec![0; superblock::STREAMS + 8],
             slot: vec![0; slot::SIZE],
-            headers: vec![0; count * chunk::SIZE],
+            // Rows that a flight recorder keeps are told from those in chunks by their numbers.
+            headers: vec![0; if script.keeps { 0 } else { count * chunk::SIZE }],
+            ring: vec![0; if script.keeps { ring::PARTS } else { 0 }],
             trace: Vec::new(),
         };
         Self {
@@ -99,7 +108,9 @@ impl Judge {
             spans: open(files::SPANS),
             trace: folder.join(files::TRACE),
             recorded: vec![None; expected.len()],
+            given_up: None,
             expected,
+            ring: script.keeps.then_some(place(superblock::RING_AT) as u64),
             bytes,
             headers,
             state: State::default(),
@@ -119,7 +130,9 @@ impl Judge {
         self.recorder.read_exact_at(&mut next.superblock, 0).unwrap();
         self.recorder.read_exact_at(&mut next.slot, slot_at).unwrap();
         self.recorder.read_exact_at(&mut next.headers, self.headers.0 as u64).unwrap();
-        if trace {
+        if let Some(ring) = self.ring {
+            self.recorder.read_exact_at(&mut next.ring, ring).unwrap();
+        } else if trace {
             next.trace = fs::read(&self.trace).unwrap();
             if next.trace != fs::read(&self.trace).unwrap() {
                 // A system call is writing it.
@@ -133,7 +146,11 @@ impl Judge {
         if self.next != self.state {
             self.state = self.next.clone();
             self.counts.states += 1;
-            self.check();
+            self.read();
+            match self.ring {
+                Some(_) => self.check_kept(),
+                None => self.check(),
+            }
         }
         all.resize(slot::SIZE, 0);
         self.next.slot = all;
@@ -153,7 +170,6 @@ impl Judge {
     }
 
     fn check(&mut self) {
-        self.read();
         let trace = &self.state.trace[..];
         let (mut seen, written) = (Seen::new(1), verify(trace).unwrap());
         assert!(written.is_sound(), "{:#?}", written.violations);
@@ -185,8 +201,7 @@ impl Judge {
         }
         let is_there_count = is_there.iter().filter(|it| **it).count() as u64;
         let total = is_there_count + written.lost + recovered.lost;
-        let count = |least: u8| events.iter().filter(|state| **state >= least).count() as u64;
-        let possible = count(RETURNED)..=count(BEGUN);
+        let possible = self.possible();
         assert!(possible.contains(&total), "{}: {total}, not {possible:?}", self.place());
         for (at, state) in events.iter().enumerate().filter(|(_, state)| **state == RETURNED) {
             let fate = self.expected[at].fate;
@@ -195,6 +210,40 @@ impl Judge {
             let recorded = *self.recorded[at].get_or_insert(is_there);
             assert_eq!(recorded, is_there, "{}: event {at} {state}", self.place());
         }
+        self.last = (recovered.stream, events.to_vec());
+    }
+
+    /// How many events there can be.
+    fn possible(&self) -> RangeInclusive<u64> {
+        let events = &self.state.progress[files::EVENTS as usize..];
+        let count = |least: u8| events.iter().filter(|state| **state >= least).count() as u64;
+        count(RETURNED)..=count(BEGUN)
+    }
+
+    /// The same for a flight recorder: it has the last events, and counts those before them.
+    fn check_kept(&mut self) {
+        let recovered = Recorder::open(&self.bytes).unwrap().recover(None).unwrap();
+        assert_eq!((recovered.damaged, recovered.without_type), (0, 0), "{}", self.place());
+        let events = &self.state.progress[files::EVENTS as usize..];
+        if (&self.last.0[..], &self.last.1[..]) == (&recovered.stream[..], events) {
+            return;
+        }
+        self.counts.results += 1;
+        let report = verify(&recovered.stream[..]).unwrap();
+        assert!(report.is_sound(), "{}: {:#?}", self.place(), report.violations);
+        assert_eq!((report.events, report.lost), (recovered.events, recovered.lost));
+        let reader = Reader::new(&recovered.stream[..]).unwrap();
+        let given_up: u64 = reader.trace().value("nettrace.given_up").unwrap().parse().unwrap();
+        assert_eq!(recovered.lost, given_up, "{}", self.place());
+        self.given_up.get_or_insert((given_up, given_up)).1 = given_up;
+        let mut number = given_up;
+        for event in trace_support::read(&recovered.stream) {
+            assert_eq!(event.value(), number, "{}", self.place());
+            self.check_event(&event, number);
+            number += 1;
+        }
+        let possible = self.possible();
+        assert!(possible.contains(&number), "{}: {number}, not {possible:?}", self.place());
         self.last = (recovered.stream, events.to_vec());
     }
 
@@ -221,6 +270,11 @@ impl Judge {
             let span = Read::SpanId(u64::from_le_bytes(*ids.last_chunk().unwrap()));
             assert!(event.labels.contains(&trace) && event.labels.contains(&span), "{event:#?}");
         }
+    }
+
+    /// How many events a flight recorder has given up since it is watched.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.given_up.map_or(0, |(first, now)| now - first)
     }
 
     /// How many events were recorded and how many lost, when the thread is through.

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crate::{
     script::{Script, Step::*, Steps},
-    stepper::{alone, together},
+    stepper::{alone, in_turn, together},
 };
 
 /// The least for chunks of 4 KiB.
@@ -34,6 +34,7 @@ const PLAIN: Script = Script {
     chunk_size: 4096,
     budget: 4 * LEAST,
     flush_interval: Duration::from_secs(3_600),
+    keeps: false,
     steps: &[],
 };
 
@@ -140,6 +141,26 @@ fn beside_the_flusher() {
         (1, &[Enter(2), Small, Flush, Small, Leave, Small]),
     ];
     together("beside_the_flusher", 1, &Script { steps: STEPS, ..FLUSHED });
+}
+
+/// A flight recorder that has had more than it can keep, or gets it with the next flush.
+const KEEPS: Script = Script { chunk_size: 64 << 10, budget: 8 << 20, keeps: true, ..PLAIN };
+
+#[test]
+fn a_flight_recorder_gives_up_its_oldest_stretch() {
+    const STEPS: Steps = &[
+        (40, &[Bulk(9000), Bulk(9000), Bulk(9000), Bulk(9000), Flush]),
+        (9, &[Bulk(9000)]),
+        (1, &[Watch, Small, Flush, Small]),
+    ];
+    in_turn("a_flight_recorder_gives_up_its_oldest_stretch", &Script { steps: STEPS, ..KEEPS });
+}
+
+#[test]
+fn a_flight_recorder_gives_up_the_oldest_events_of_a_burst() {
+    const STEPS: Steps = &[(125, &[Bulk(9000)]), (1, &[Watch, Small, Flush, Small])];
+    let script = Script { steps: STEPS, ..KEEPS };
+    in_turn("a_flight_recorder_gives_up_the_oldest_events_of_a_burst", &script);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::{
 use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
 use nettrace_reader::Label as Read;
 use nettrace_writer::{
-    Context, Emit, End, EnteredSpan, Label, LabelScope, Origin, Parent, Session, SpanEvents,
+    Context, Emit, End, EnteredSpan, Keep, Label, LabelScope, Origin, Parent, Session, SpanEvents,
     ThreadRef, TraceEvent, enter_labels, sink::FileSink,
 };
 
@@ -24,6 +24,7 @@ use crate::{
 };
 
 const PROVIDER: &str = "Persistent";
+const LONG: Duration = Duration::from_secs(3_600);
 const VALUE: &[FieldSchema] = &[FieldSchema::new("value", FieldType::U64)];
 
 static OUTER_SCHEMA: EventSchema = schema(PROVIDER, "Outer", 100, VALUE);
@@ -98,6 +99,8 @@ pub(crate) struct Script {
     pub(crate) chunk_size: usize,
     pub(crate) budget: usize,
     pub(crate) flush_interval: Duration,
+    /// Whether it is a flight recorder, which keeps a mebibyte.
+    pub(crate) keeps: bool,
     pub(crate) steps: Steps,
 }
 
@@ -253,8 +256,11 @@ pub(crate) fn run(script: &Script, folder: &Path) -> ! {
     }));
     let events = File::options().write(true).open(folder.join(files::PROGRESS)).unwrap();
     events.write_at(&ptrace::thread_id().to_le_bytes(), files::THREAD).unwrap();
-    let session = Session::builder()
-        .sink(FileSink::new(folder.join(files::TRACE)))
+    let builder = match script.keeps {
+        true => Session::builder().flight_recorder(Keep::last(LONG).within(1 << 20)),
+        false => Session::builder().sink(FileSink::new(folder.join(files::TRACE))),
+    };
+    let session = builder
         .provider(PROVIDER)
         .persistent(folder.join(files::RECORDER))
         .chunk_size(script.chunk_size)

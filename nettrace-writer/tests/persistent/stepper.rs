@@ -39,15 +39,20 @@ impl Drop for Process {
 /// Steps the thread of a script, while the flusher does nothing. Returns how many events are
 /// recorded and how many are lost. `None`: it is skipped.
 pub(crate) fn alone(test: &str, script: &Script) -> Option<(usize, usize)> {
-    run(test, script, None)
+    run(test, script, Turns::Alone)
 }
 
 /// Steps the thread of a script and the flusher, in an order that depends on `seed`.
 pub(crate) fn together(test: &str, seed: u64, script: &Script) {
-    run(test, script, Some(seed));
+    run(test, script, Turns::AtRandom(seed, 1));
 }
 
-fn run(test: &str, script: &Script, seed: Option<u64>) -> Option<(usize, usize)> {
+/// Steps one of the two until it waits for the other.
+pub(crate) fn in_turn(test: &str, script: &Script) {
+    run(test, script, Turns::OfWaiting);
+}
+
+fn run(test: &str, script: &Script, mut turns: Turns) -> Option<(usize, usize)> {
     if let Some(folder) = is_rerun() {
         script::run(script, Path::new(&folder));
     }
@@ -62,6 +67,8 @@ fn run(test: &str, script: &Script, seed: Option<u64>) -> Option<(usize, usize)>
     let process = this_program()
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env("NETTRACE_RERUN", folder.path())
+        // An instruction that copies a text would be stepped byte by byte.
+        .env("GLIBC_TUNABLES", "glibc.cpu.x86_rep_movsb_threshold=1073741824")
         .stdout(Stdio::null())
         .spawn();
     let mut process = Process { child: process.unwrap(), threads: Vec::new() };
@@ -72,27 +79,26 @@ fn run(test: &str, script: &Script, seed: Option<u64>) -> Option<(usize, usize)>
     let start = Instant::now();
     let mut judge = Judge::new(script, folder.path());
     judge.look(true);
-    let mut order = seed.map(|seed| Order(seed, 1));
+    let is_alone = matches!(turns, Turns::Alone);
     let mut flusher_steps = 0_u64;
     let mut at = 0;
     loop {
-        if let Some(order) = &mut order {
-            if !process.threads[at].step().unwrap() {
-                assert!(start.elapsed() < PATIENCE, "they hang");
-                at = 1 - at;
-            } else if order.turns() {
-                at = 1 - at;
-            }
-        } else {
+        if is_alone {
             process.threads[0].step_through().unwrap();
+        } else if !process.threads[at].step().unwrap() {
+            assert!(start.elapsed() < PATIENCE, "they hang");
+            at = 1 - at;
+        } else if turns.turn() {
+            at = 1 - at;
         }
         flusher_steps += at as u64;
-        if judge.look(seed.is_some()) == DONE {
+        if judge.look(!is_alone) == DONE {
             break;
         }
     }
     drop(process);
     judge.look(true);
+    assert!(!script.keeps || judge.given_up() > 0, "nothing is given up");
     let outcome = judge.outcome();
     println!(
         "{test}: {:?}, {flusher_steps} of the flusher, {outcome:?}, {:?}",
@@ -102,17 +108,24 @@ fn run(test: &str, script: &Script, seed: Option<u64>) -> Option<(usize, usize)>
     Some(outcome)
 }
 
-/// The order in which threads are stepped.
-struct Order(u64, u64);
+/// Which of the threads is stepped when.
+enum Turns {
+    /// That of the script alone.
+    Alone,
+    /// One until it waits.
+    OfWaiting,
+    AtRandom(u64, u64),
+}
 
-impl Order {
+impl Turns {
     /// Whether it is the other one's turn: at times after each step, at times after hundreds.
-    fn turns(&mut self) -> bool {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        if self.0 >> 54 == 0 {
-            self.1 = 1 << (self.0 >> 40 & 15);
+    fn turn(&mut self) -> bool {
+        let Self::AtRandom(state, after) = self else { return false };
+        *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        if *state >> 54 == 0 {
+            *after = 1 << (*state >> 40 & 15);
         }
-        (self.0 >> 33) % self.1 == 0
+        (*state >> 33) % *after == 0
     }
 }
 

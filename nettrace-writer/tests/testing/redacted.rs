@@ -1,11 +1,14 @@
 //! Sessions that keep values out of their traces, whatever the code records.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use nettrace_reader::{Reader, Value, verify};
 use nettrace_writer::{
     Emit, Error, Format, Keep, Label, Redact, Secret, Session, SessionBuilder, TraceEvent,
-    TraceField, TraceSpan, Warning, enter_labels,
+    TraceField, TraceSpan, Triggers, Warning, enter_labels,
     event::Pairs,
     record_panics,
     secret::Hashed,
@@ -298,10 +301,17 @@ fn an_event_that_becomes_too_large_is_counted() {
 fn a_recorder_file_beside_a_redaction_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.recorder");
-    let builder = Session::builder().sink(MemorySink::new()).persistent(&path);
-    let error = builder.redact("customer", Redact::Mask).start().unwrap_err();
-    assert!(matches!(error, Error::RedactedRecorder), "{error}");
-    assert!(!path.exists());
+    let plain = Session::builder().sink(MemorySink::new());
+    let recorder = Session::builder().flight_recorder(Keep::last(Duration::from_secs(60)));
+    for builder in [plain, recorder] {
+        let builder = builder.redact("customer", Redact::Mask).persistent(&path);
+        let error = builder.start().unwrap_err();
+        assert!(matches!(error, Error::RedactedRecorder), "{error}");
+        // What to do instead.
+        let said = error.to_string();
+        assert!(said.contains("leave out `persistent`") && said.contains("`Secret`"), "{said}");
+        assert!(!path.exists());
+    }
 }
 
 /// A name can have colons itself, as events of `tracing` have, and the events of a span have the
@@ -473,6 +483,62 @@ fn a_key_can_have_a_path_and_exceptions() {
     let redacted = shown(&requested(Format::V6, &[("headers.Value", mask), ("user", keep)]));
     let headers = &redacted["headers"];
     assert!(!headers.contains("kept-header") && headers.contains(HIDDEN), "{headers}");
+}
+
+/// Who starts a session does not know whether something will panic, or what there is to say of the
+/// process.
+#[test]
+fn names_of_what_this_crate_itself_records_are_known() {
+    let known = ["panic.message", "panic.location", "Panic:message", "Panic:line", "column"];
+    let known = [&known[..], &["process.command_line", "container.id", "systemd.unit"]].concat();
+    let wrong = ["panic.mesage", "panic.line", "Panick:message", "container.ids"];
+    for format in [Format::V6, Format::Heph] {
+        let builder = Session::builder().sink(MemorySink::new()).format(format);
+        let names = known.iter().chain(&wrong);
+        let builder = names.fold(builder, |builder, name| builder.redact(*name, Redact::Mask));
+        let session = builder.start().unwrap();
+        Tick { cents: 1 }.emit();
+        session.flush().unwrap();
+        let mut told = Vec::new();
+        for warning in session.warnings() {
+            if let Warning::RedactsNothing { name, .. } = warning {
+                told.push(name);
+            }
+        }
+        assert_eq!(told, wrong, "{format:?}");
+        session.finish().unwrap();
+    }
+}
+
+/// By the key that a dump has for it.
+#[test]
+fn what_is_told_of_a_panic_is_redacted_in_the_event_and_in_the_dump() {
+    if !alone("redacted::what_is_told_of_a_panic_is_redacted_in_the_event_and_in_the_dump") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (name, hides_message) in
+        [("panic.message", true), ("panic.location", false), ("Panic:file", false)]
+    {
+        let triggers = Triggers::new(folder.path(), name).on_panic();
+        let recorder = Session::builder().flight_recorder(Keep::last(Duration::from_secs(3_600)));
+        let session = recorder.triggers(triggers).redact(name, Redact::Mask).start().unwrap();
+        std::thread::spawn(|| panic!("{HIDDEN}")).join().unwrap_err();
+        let begun = Instant::now();
+        while session.dump_counts().written == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(240), "{:?}", session.dump_counts());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let dump = std::fs::read(session.dump_counts().last.unwrap().0).unwrap();
+        let has = |text: &str| {
+            let wide: Vec<_> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+            let in_dump = |part: &[u8]| dump.windows(part.len()).any(|bytes| bytes == part);
+            [in_dump(text.as_bytes()), in_dump(&wide)]
+        };
+        assert_eq!(has(HIDDEN), [!hides_message; 2], "{name}");
+        assert_eq!(has("testing/redacted.rs"), [hides_message; 2], "{name}");
+        session.finish().unwrap();
+    }
 }
 
 /// What nothing has is told, with what was probably meant, until something has it.

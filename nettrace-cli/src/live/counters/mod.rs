@@ -25,6 +25,7 @@ use super::{
     Which,
     collect::duration,
     find, name_of,
+    session::Signals,
     watch::{Out, View, Watch, draw},
 };
 use crate::{failure::Failure, limits::Limits, summary};
@@ -39,6 +40,9 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_millis(500);
 /// How often lines are printed, if values can come more often.
 const MOST_OFTEN: Duration = Duration::from_millis(200);
+
+/// The memory for values in the process, in MB.
+const BUFFER: u32 = 16;
 
 /// Which counters to show, of which process, and how.
 #[derive(Clone, Debug, clap::Args)]
@@ -230,10 +234,12 @@ pub(crate) fn run(
         (.., Out::Lines) => Style::Lines,
     };
     let is_table = matches!(style, Style::Table);
+    // From here on a signal ends the trace, not this process.
+    let signals = Signals::new().map_err(Failure::Output)?;
+    let live = target.collect(&wanted(options, &names), BUFFER)?;
     let watch = Watch {
         target: &target,
-        wanted: &wanted(options, &names),
-        buffer: 16,
+        signals: &signals,
         interval: if is_table { options.interval } else { options.interval.min(MOST_OFTEN) },
         duration: options.duration,
         limits,
@@ -245,18 +251,15 @@ pub(crate) fn run(
         out.flush()?;
     }
     let begun = Instant::now();
-    watch.run(values, &mut |values| {
+    watch.run(live, values, &mut |values| {
         if begun.elapsed() >= interval + GRACE {
             for note in values.missing.tell(&values.names) {
                 values.note(note);
             }
         }
         if let (Out::Screen(rows, columns), None) = (Out::of_stdout(), &values.new) {
-            // Notes stay below the table, which would overwrite what stands elsewhere.
-            let mut lines = show::table(&title, values.last.values());
-            lines.truncate(rows.saturating_sub(1 + values.notes.len()).max(1));
-            lines.extend(values.notes.iter().cloned());
-            draw(out, &lines, rows, columns)?;
+            let lines = show::table(&title, values.last.values());
+            draw(out, &lines, &values.notes, rows, columns)?;
             return Ok(out.flush()?);
         }
         for note in values.notes.drain(..) {

@@ -5,6 +5,10 @@
 //! [`HEAD`](ring::HEAD), before its bytes can be those of another. So a process that is killed
 //! leaves whole parts, which follow one another.
 //!
+//! Each part tells how many events had come by then. So one store adds a part and counts its
+//! events, and one store gives up parts: what is missing of the newest count is what was given up.
+//! A word of its own would be behind the parts, or before them, between two stores.
+//!
 //! Invariant R1: a [`Kept`] is a part of the log that no entry overlaps as long as the `Kept`
 //! lives, and nobody writes its bytes. Bytes are written by [`Log::put`], into a part that is free.
 #![allow(unsafe_code, reason = "R1")]
@@ -29,6 +33,8 @@ pub(crate) struct Log {
     /// Where the next part goes, unless it has no room there.
     tail: usize,
     next: u64,
+    /// How many events have come, those that no part has had among them.
+    events: u64,
 }
 
 /// The bytes of a log. The last who has them gives them back.
@@ -81,8 +87,8 @@ pub(crate) struct Kept {
 /// What is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// Blocks.
-    Blocks,
+    /// Blocks with so many events.
+    Blocks { events: u64 },
     /// What the parts before say of threads.
     Threads,
     /// A part that has this [order](Kept::order), and takes the place of that one.
@@ -110,6 +116,7 @@ impl Log {
             entries: VecDeque::new(),
             tail: ring::PARTS,
             next: 1,
+            events: 0,
         };
         log.set(ring::NEXT, log.next);
         log
@@ -122,9 +129,11 @@ impl Log {
         compiler_fence(Ordering::Release);
     }
 
-    /// Says how many events were given up in all.
-    pub(crate) fn set_given_up(&self, events: u64) {
-        self.set(ring::GIVEN_UP, events);
+    /// Counts events that no part has, when there is none. As long as a chunk has them, they are
+    /// recovered all the same, and so counted too often rather than not at all.
+    pub(crate) fn count(&mut self, events: u64) {
+        self.events += events;
+        self.move_head();
     }
 
     /// The largest part that should be put. As much stays free, so that a part can move.
@@ -137,16 +146,20 @@ impl Log {
         let size = (part::SIZE + bytes.len()).next_multiple_of(part::ALIGNMENT);
         let number = self.next;
         let (order, has_threads, spare) = match kind {
-            Kind::Blocks => (number, false, self.most()),
+            Kind::Blocks { .. } => (number, false, self.most()),
             Kind::Threads => (number, true, self.most()),
             Kind::Moved { order, has_threads } => (order, has_threads, 0),
         };
         let at = self.place(size, spare)?;
+        if let Kind::Blocks { events } = kind {
+            self.events += events;
+        }
         for (word, value) in [
             (part::NUMBER, number),
             (part::LEN, bytes.len() as u64),
             (part::ORDER, order),
             (part::DEFINES, has_threads.into()),
+            (part::EVENTS, self.events),
         ] {
             self.area.word(at + word).store(value, Ordering::Relaxed);
         }
@@ -208,26 +221,33 @@ impl Log {
 
     /// Gives up the oldest part.
     pub(crate) fn give_up_oldest(&mut self) {
-        let mut kept = self.entries.iter_mut().skip_while(|entry| entry.is_given_up);
-        if let Some(oldest) = kept.next() {
+        if let Some(oldest) = self.entries.iter_mut().find(|entry| !entry.is_given_up) {
             oldest.is_given_up = true;
         }
-        let head = kept.next().map_or(0, |entry| entry.at);
-        self.set(ring::HEAD, head as u64);
+        self.move_head();
     }
 
     /// Gives up all parts before one that has not moved, by one store.
     pub(crate) fn give_up_before(&mut self, first: &Kept) {
         let before = self.entries.iter_mut().take_while(|entry| entry.number < first.order);
         before.for_each(|entry| entry.is_given_up = true);
-        let head = self.entries.iter().find(|entry| !entry.is_given_up).map_or(0, |entry| entry.at);
-        self.set(ring::HEAD, head as u64);
+        self.move_head();
     }
 
     /// Gives up all parts.
     pub(crate) fn clear(&mut self) {
         self.entries.iter_mut().for_each(|entry| entry.is_given_up = true);
-        self.set(ring::HEAD, 0);
+        self.move_head();
+    }
+
+    /// Says where the oldest part is.
+    fn move_head(&self) {
+        let head = self.entries.iter().find(|entry| !entry.is_given_up).map_or(0, |entry| entry.at);
+        if head == 0 {
+            // It counts as soon as there is no part.
+            self.set(ring::GIVEN_UP, self.events);
+        }
+        self.set(ring::HEAD, head as u64);
     }
 }
 
@@ -254,11 +274,12 @@ mod tests {
 
     use super::{Kept, Kind, Log, Mapping, part, ring};
 
-    /// Which parts whoever reads the file finds: their orders and first bytes.
-    fn found(log: &Log) -> Vec<(u64, u8)> {
+    /// Which parts whoever reads the file finds: their orders and first bytes. And how many events
+    /// had come with the newest.
+    fn found(log: &Log) -> (Vec<(u64, u8)>, u64) {
         let word = |at: usize| log.area.word(at).load(super::Ordering::Relaxed);
         let (mut at, next) = (word(ring::HEAD) as usize, word(ring::NEXT));
-        let (mut all, mut expected) = (Vec::new(), 0);
+        let (mut all, mut events, mut expected) = (Vec::new(), word(ring::GIVEN_UP), 0);
         while at != 0 {
             if at + part::SIZE > log.len || word(at) == 0 {
                 at = ring::PARTS;
@@ -266,11 +287,11 @@ mod tests {
             let number = word(at);
             all.push((word(at + part::ORDER), word(at + part::SIZE) as u8));
             assert!(number < next && [0, number].contains(&expected), "{all:?}");
-            expected = number + 1;
+            (events, expected) = (word(at + part::EVENTS), number + 1);
             let size = part::SIZE + word(at + part::LEN) as usize;
             at = if number + 1 == next { 0 } else { at + size.next_multiple_of(part::ALIGNMENT) };
         }
-        all
+        (all, events)
     }
 
     #[test]
@@ -287,11 +308,14 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) % below
         };
-        let mut refused = 0;
+        let (mut refused, mut come) = (0, 0);
         for round in 0..20_000_u64 {
             let bytes = vec![round as u8; 8 + random(3_000) as usize];
-            match log.put(&bytes, Kind::Blocks) {
-                Some(part) => kept.push(part),
+            match log.put(&bytes, Kind::Blocks { events: 1 }) {
+                Some(part) => {
+                    kept.push(part);
+                    come += 1;
+                }
                 None => refused += 1,
             }
             while kept.len() > 3 + random(12) as usize {
@@ -317,12 +341,14 @@ mod tests {
             }
             if random(500) == 0 {
                 (kept, _) = (Vec::new(), log.clear());
+                log.count(3);
+                come += 3;
             }
             for part in kept.iter().chain(&read) {
                 assert!(part.iter().all(|byte| *byte == part[0]), "part {}", part.order);
             }
             let expected: Vec<_> = kept.iter().map(|part| (part.order, part[0])).collect();
-            assert_eq!(found(&log), expected, "round {round}");
+            assert_eq!(found(&log), (expected, come), "round {round}");
         }
         assert!(refused < 10_000, "{refused}");
     }

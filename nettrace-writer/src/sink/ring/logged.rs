@@ -31,7 +31,7 @@ impl State {
             if self.stretches.is_empty() {
                 self.begin()?;
             }
-            let Some(kept) = self.keep(part, Kind::Blocks)? else {
+            let Some(kept) = self.keep(part, Kind::Blocks { events })? else {
                 self.give_up_batch(rows[rows.len() - 1] - rows[first]);
                 break;
             };
@@ -95,7 +95,6 @@ impl State {
         let old = std::mem::replace(part, Arc::new(new));
         leave_to_readers(&old);
         log.give_up_oldest();
-        log.set_given_up(self.given_up);
         Ok(true)
     }
 
@@ -117,8 +116,6 @@ impl State {
             None => log.clear(),
         }
         stretch.parts.iter().for_each(leave_to_readers);
-        let events: u64 = stretch.parts.iter().map(|part| part.events).sum();
-        log.set_given_up(self.given_up + events);
     }
 
     /// Gives up everything. Nothing more is kept until another stream begins.
@@ -140,7 +137,7 @@ impl State {
     pub(super) fn give_up_batch(&mut self, events: u64) {
         self.given_up += events;
         if let Some(log) = &mut self.log {
-            log.set_given_up(self.given_up);
+            log.count(events);
         }
     }
 }

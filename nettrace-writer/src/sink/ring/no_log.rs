@@ -13,7 +13,10 @@ pub(crate) enum Kept {}
 /// What would be kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    Blocks,
+    Blocks {
+        #[expect(dead_code, reason = "for the log")]
+        events: u64,
+    },
     Threads,
     Moved {
         #[expect(dead_code, reason = "for the log")]
@@ -24,7 +27,7 @@ pub(crate) enum Kind {
 }
 
 impl Log {
-    pub(crate) fn set_given_up(&self, _: u64) {
+    pub(crate) fn count(&mut self, _: u64) {
         match *self {}
     }
 
