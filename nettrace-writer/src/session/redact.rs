@@ -21,7 +21,7 @@ impl SessionBuilder {
     /// A name can be the path of a field through objects and lists (`card.number`), or that of a
     /// key (`headers.authorization`). The name of an event or a span may precede it
     /// (`Sold:customer`). Of several names that fit a field, the last call decides; nothing is kept
-    /// of an object or a map that goes. [`Redact`] says what becomes of a value. The hashes have
+    /// of an object or a map that goes. [`Redact`] says what replaces a value. The hashes have
     /// the key of [secrets](crate::secret): a text has the same hash everywhere.
     ///
     /// No name is an error, because types of events come when they come. A [name that nothing has

@@ -1,4 +1,4 @@
-//! What the stepped thread does, and what becomes of each of its events.
+//! What the stepped thread does, and what happens to each of its events.
 
 use std::{
     fs::File,

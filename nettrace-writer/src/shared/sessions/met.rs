@@ -1,9 +1,9 @@
 //! The types that the sessions in a slot have met, and the ids that they have in its trace.
 //!
-//! A type keeps its id for as long as a session lives. The registry may have given the id to
-//! another type meanwhile (see [`registry`]). If that one comes into the trace as well, it gets the
-//! id that the first one has in the registry now, which nothing in the trace can have. So no two
-//! types of a provider have the same id in one trace.
+//! A type keeps its id for as long as a session lives, though the registry may give the id to
+//! another type meanwhile (see [`registry`]). If the other type comes into the trace as well, the
+//! two swap: the other one gets the id that the first one has in the registry now, which nothing
+//! else in the trace can have. So no two types of a provider have the same id in one trace.
 
 use std::collections::BTreeMap;
 
