@@ -21,7 +21,7 @@ use std::{
 use escapes::assert_printable;
 use live_support::{Dotnet, collect_until, has_event, interrupt, nettrace, succeeded, until};
 use nettrace_format::heph;
-use nettrace_reader::{Event, Reader, Value, heph as heph_reader};
+use nettrace_reader::{Reader, Value, heph as heph_reader};
 use nettrace_writer::{Emit as _, TraceEvent};
 use tempfile::tempdir;
 use testkit::{
@@ -79,8 +79,10 @@ fn collect_gets_what_dotnet_trace_gets_in_the_same_seconds() {
     let paths = ["ours", "theirs"].map(|name| folder.join(name).with_extension("nettrace"));
     let mut ours = dotnet.nettrace(&["collect", "--providers", providers, "-o", "ours.nettrace"]);
     let ours = ours.spawn().unwrap();
-    let is_counter = |event: &Event<'_>| event.metadata().provider == "System.Runtime";
-    until("it has counters", || has_event(&paths[0], is_counter));
+    let has =
+        |path: &Path, provider| has_event(path, |event| event.metadata().provider == provider);
+    let has_both = |path: &Path| has(path, "System.Runtime") && has(path, "Bench-Demo");
+    until("both have counters and numbers", || paths.iter().all(|path| has_both(path)));
     interrupt(&ours);
     succeeded(&ours.wait_with_output().unwrap());
     interrupt(&theirs);

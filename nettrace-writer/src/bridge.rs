@@ -104,7 +104,7 @@ use nettrace_span::{
 };
 
 use crate::{
-    emit::{self, apart::emit_in, attach, emit_any, emit_to as emit_to_sessions},
+    emit::{self, attach, emit_any, emit_to as emit_to_sessions, other_span::emit_in},
     shared::{local, sessions, watchers},
 };
 

@@ -1,12 +1,12 @@
 //! The path of an event from the caller to its thread's buffer.
 
-pub(crate) mod apart;
 #[cfg(feature = "testing")]
 mod captured;
 mod general;
 mod in_place;
 mod labels;
 mod origin;
+pub(crate) mod other_span;
 pub(crate) mod sampled_out;
 mod slow;
 #[cfg(feature = "user_events")]

@@ -16,13 +16,14 @@ cfg_if::cfg_if! {
     } else {
         pub(crate) use std::{
             sync::atomic::{
-                AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-                fence,
+                AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
             },
             thread,
         };
 
         pub(crate) use self::locks::{Condvar, Mutex};
+        #[cfg(unix)]
+        pub(crate) use std::sync::atomic::AtomicI32;
     }
 }
 

@@ -18,8 +18,8 @@ use crate::{
     protocol::clock::Stopwatch,
     session::{
         conditions::{Condition, Matcher},
+        low_memory::Pressure,
         on_signal::OnSignal,
-        pressure::Pressure,
         recorder::Recorder,
         redact::{OF_PANIC, OfPanic, names_of_panic},
     },

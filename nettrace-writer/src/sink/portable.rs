@@ -159,7 +159,7 @@ pub(super) fn is_live(path: &Path) -> io::Result<bool> {
     {
         use std::os::windows::fs::OpenOptionsExt as _;
 
-        /// FILE_SHARE_READ and FILE_SHARE_DELETE, without FILE_SHARE_WRITE.
+        // FILE_SHARE_READ and FILE_SHARE_DELETE, without FILE_SHARE_WRITE.
         options.share_mode(1 | 4);
     }
     match options.open(path) {

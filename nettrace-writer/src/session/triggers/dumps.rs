@@ -14,7 +14,7 @@ use super::{Control, Request};
 use crate::{
     protocol::clock::Stopwatch,
     session::{
-        pressure::{self, Pressure, Short},
+        low_memory::{self, Pressure, Short},
         recorder::Recorder,
     },
     shared::{
@@ -66,7 +66,7 @@ impl Dumps {
     fn next(&mut self, inbox: &Receiver<Request>) -> Result<Request, Missing> {
         let Some(pressure) = &mut self.pressure else { return inbox.recv() };
         loop {
-            match inbox.recv_timeout(pressure::INTERVAL) {
+            match inbox.recv_timeout(low_memory::INTERVAL) {
                 Err(Missing::Late) => {}
                 next => return next,
             }
