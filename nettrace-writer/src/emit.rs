@@ -130,9 +130,15 @@ pub fn is_left_out(ty: &'static EventType, word: u32) -> bool {
 #[cold]
 #[inline(never)]
 fn record_elsewhere(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
+    if frames::is_sampled_out() {
+        if !leave_out(ty, word.get()) {
+            emit_somewhere(event, ty, word.get(), &NO_ORIGIN);
+        }
+        return;
+    }
     match local::buffer_of(word.get()) {
-        Some(buffer) if !frames::is_sampled_out() => record_after_change(buffer, event, ty),
-        _ => NO_ORIGIN.record(event, word, ty),
+        Some(buffer) => record_after_change(buffer, event, ty),
+        None => emit_somewhere(event, ty, word.get(), &NO_ORIGIN),
     }
 }
 

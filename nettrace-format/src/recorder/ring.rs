@@ -56,7 +56,7 @@ impl Recorder<'_> {
             return None;
         }
         let mut found = Ring { seen: Seen::new(self.streams()), ..Ring::default() };
-        let (parts, events, is_damaged) = parts(area);
+        let (parts, is_damaged) = parts(area);
         let (_, types) = self.types();
         found.is_damaged = is_damaged;
         for (number, part) in parts.iter().enumerate() {
@@ -68,8 +68,9 @@ impl Recorder<'_> {
                 break;
             }
         }
-        // One store gives up a part or adds one, so this is right between any two of them.
-        found.given_up = match events {
+        // One store gives up a part or adds one, so this is right between any two of them. What a
+        // part that is damaged had counts as given up.
+        found.given_up = match parts.iter().map(|part| part.events).max() {
             Some(events) => events.saturating_sub(found.events),
             None => area.word(ring::GIVEN_UP),
         };
@@ -82,15 +83,16 @@ impl Recorder<'_> {
 struct Part<'a> {
     order: u64,
     has_threads: bool,
+    /// How many events had come with it.
+    events: u64,
     blocks: &'a [u8],
 }
 
-/// The parts in their order, how many events had come with the newest, and whether some parts
-/// cannot be read.
-fn parts(area: Bytes<'_>) -> (Vec<Part<'_>>, Option<u64>, bool) {
+/// The parts in their order, and whether some cannot be read.
+fn parts(area: Bytes<'_>) -> (Vec<Part<'_>>, bool) {
     let size = area.0.len();
-    let (mut at, next) = (area.place(ring::HEAD), area.word(ring::NEXT));
-    let (mut found, mut events, mut expected) = (Vec::new(), None, None);
+    let (head, next) = (area.place(ring::HEAD), area.word(ring::NEXT));
+    let (mut at, mut found, mut before, mut expected) = (head, Vec::new(), 0, None);
     while at != 0 && expected != Some(next) {
         if at.saturating_add(part::SIZE) > size || area.word(at + part::NUMBER) == 0 {
             if at == ring::PARTS {
@@ -102,19 +104,20 @@ fn parts(area: Bytes<'_>) -> (Vec<Part<'_>>, Option<u64>, bool) {
         let (number, len) = (area.word(at + part::NUMBER), area.place(at + part::LEN));
         let blocks = area.part(at + part::SIZE, len);
         let is_next = expected.is_none_or(|expected| expected == number);
-        if number >= next || !is_next || blocks.len() != len {
+        let events = area.word(at + part::EVENTS);
+        if number >= next || !is_next || blocks.len() != len || events < before {
             break;
         }
         let (order, has_threads) =
             (area.word(at + part::ORDER), area.word(at + part::DEFINES) == 1);
-        found.push(Part { order, has_threads, blocks });
-        (events, expected) = (Some(area.word(at + part::EVENTS)), Some(number + 1));
+        found.push(Part { order, has_threads, events, blocks });
+        (before, expected) = (events, Some(number + 1));
         at += (part::SIZE + len).next_multiple_of(part::ALIGNMENT);
     }
     // A part that was just moving is there twice, and the first is whole. This sort is stable.
     found.sort_by_key(|part| part.order);
     found.dedup_by_key(|part| part.order);
-    (found, events, at != 0 && expected.is_some_and(|expected| expected != next))
+    (found, head != 0 && expected != Some(next))
 }
 
 impl Ring {

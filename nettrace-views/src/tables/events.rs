@@ -112,7 +112,7 @@ pub(crate) struct Events {
     processors: Runs<u32>,
     stacks: Vec<i64>,
     sizes: Vec<u32>,
-    /// The bytes of labels and names of threads.
+    /// The bytes of labels and names.
     waiting: usize,
     nothing: Rc<LabelFacts>,
 }
@@ -159,7 +159,7 @@ impl Events {
         self.processors.push(&row.processor);
         self.stacks.push(row.stack.unwrap_or(i64::MIN));
         self.sizes.push(row.payload_bytes);
-        self.waiting += labels.size + row.thread.size();
+        self.waiting += labels.size + row.thread.size() + ty.size();
     }
 
     /// Whether enough rows wait to be written.

@@ -141,9 +141,8 @@
 //! # Files
 //!
 //! Row groups of Parquet have up to 1,048,576 rows, so each covers a span of time, and statistics
-//! of each page. A row group ends sooner when the names in one of its columns take 1 MiB. Columns
-//! of values that repeat have dictionaries. Ids are compressed with gzip, all other columns with
-//! Snappy.
+//! of each page. Columns of values that repeat have dictionaries, but not those of one number. Ids
+//! are compressed with gzip, all other columns with Snappy.
 //!
 //! Arrow's files are as its IPC defines them, in batches of 8,192 rows or less, neither compressed
 //! nor with dictionaries. Programs map them into memory.

@@ -217,8 +217,8 @@ impl Spans {
             self.rows.len() - 1
         });
         let texts = outcome.as_ref().map_or(0, |text| text.len());
-        let edges = start.iter().chain(&end).map(Edge::size).sum::<usize>();
-        self.waiting_bytes += texts + edges;
+        let size = |edge: &Edge| edge.size() + edge.ty.size();
+        self.waiting_bytes += texts + start.iter().chain(&end).map(size).sum::<usize>();
         self.rows[at].1.push(start, end, started, outcome);
         self.waiting += 1;
     }

@@ -220,7 +220,8 @@ fn properties(schema: &SchemaRef, first: &[ArrayRef]) -> WriterPropertiesBuilder
                 SortingColumn { column_idx: place as i32, descending: false, nulls_first: true };
             properties = properties.set_sorting_columns(Some(vec![sorting]));
         }
-        let is_id = IDS.contains(&field.name().as_str());
+        // A field of an event may have the same name.
+        let is_id = *field.data_type() == DataType::Utf8 && IDS.contains(&field.name().as_str());
         if is_id {
             // Random digits, which only codes of four bits for a digit make smaller.
             properties = properties
@@ -355,17 +356,15 @@ pub(crate) fn of_arrow(error: ArrowError) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{Int64Array, StringArray};
+    use arrow_array::{BooleanArray, Float64Array, Int64Array, StringArray, UInt32Array};
     use arrow_schema::{Field, Schema};
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
     use super::*;
 
-    /// Writes one table of ids and numbers, and returns the encodings of its columns.
-    fn encodings(ids: StringArray, numbers: Int64Array) -> Vec<Vec<Encoding>> {
-        let fields = [("span_id", DataType::Utf8), ("number", DataType::Int64)];
-        let fields = fields.map(|(name, ty)| Field::new(name, ty, true));
-        let schema = Arc::new(Schema::new(fields.to_vec()));
+    /// Writes a table of one column, and reads it again. Returns the encodings of the column.
+    fn written(field: Field, column: &ArrayRef) -> Vec<Encoding> {
+        let schema = Arc::new(Schema::new(vec![field]));
         let folder = tempfile::tempdir().unwrap();
         let layout = Layout {
             tables: Tables::Parquet,
@@ -373,40 +372,55 @@ mod tests {
             partition: None,
             facts: Vec::new(),
         };
-        let mut table = Table::new(Arc::clone(&schema), Place::top("rows"), 0, Vec::new());
-        let columns: Vec<ArrayRef> = vec![Arc::new(ids), Arc::new(numbers)];
-        table.write(&layout, columns.clone()).unwrap();
+        let mut table = Table::new(schema, Place::top("rows"), 0, Vec::new());
+        table.write(&layout, vec![Arc::clone(column)]).unwrap();
         assert!(table.memory() > 0);
         table.finish(&layout).unwrap();
         let file = File::open(folder.path().join("rows.parquet")).unwrap();
         let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
         let group = reader.metadata().row_group(0);
-        let encodings = group.columns().iter().map(|column| column.encodings().collect());
-        let encodings = encodings.collect();
+        let encodings = group.column(0).encodings().collect();
         let rows = group.num_rows() as usize;
         let batch = reader.with_batch_size(rows).build().unwrap().next().unwrap().unwrap();
-        assert!(batch.columns() == columns, "other values come back");
+        assert!(batch.column(0) == column, "other values come back");
         encodings
     }
 
     #[test]
     fn what_rarely_repeats_or_never_changes_has_no_dictionary() {
         const ROWS: i64 = 5_000;
-        let ids = |rows_a_value: i64| {
+        let has_dictionary = |name, column: ArrayRef| {
+            let field = Field::new(name, column.data_type().clone(), true);
+            written(field, &column).contains(&Encoding::RLE_DICTIONARY)
+        };
+        for (rows_a_value, expected) in [(2, false), (16, false), (500, true)] {
             let ids =
                 (0..ROWS).map(|row| (row % 7 > 0).then(|| format!("{:016x}", row / rows_a_value)));
-            ids.collect::<StringArray>()
-        };
-        let numbers = |number: fn(i64) -> i64| Int64Array::from_iter_values((0..ROWS).map(number));
-        let has_dictionary = |encodings: &[Encoding]| encodings.contains(&Encoding::RLE_DICTIONARY);
-        for (rows_a_value, number, expected) in [
-            (2, (|_| 7) as fn(i64) -> i64, [false, false]),
-            (500, |row| row % 10, [true, true]),
-            (16, |row| row, [false, false]),
-        ] {
-            let found = encodings(ids(rows_a_value), numbers(number));
-            let found: Vec<_> = found.iter().map(|encodings| has_dictionary(encodings)).collect();
-            assert_eq!(found, expected, "{rows_a_value}");
+            let ids: ArrayRef = Arc::new(ids.collect::<StringArray>());
+            assert_eq!(has_dictionary("span_id", ids), expected, "{rows_a_value}");
+        }
+        let numbers: [(fn(i64) -> i64, bool); 3] =
+            [(|_| 7, false), (|row| row % 10, true), (|row| row, false)];
+        for (number, expected) in numbers {
+            let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..ROWS).map(number)));
+            assert_eq!(has_dictionary("number", numbers), expected);
+        }
+    }
+
+    /// A field of an event may have the name of a column of ids, whatever its type.
+    #[test]
+    fn fields_that_are_called_like_ids_are_what_they_are() {
+        let rows = 0..5_000_u32;
+        let columns: [ArrayRef; 3] = [
+            Arc::new(rows.clone().map(|row| (row % 5 > 0).then_some(row)).collect::<UInt32Array>()),
+            Arc::new(rows.clone().map(|row| Some(row % 3 > 0)).collect::<BooleanArray>()),
+            Arc::new(rows.map(|row| Some(f64::from(row))).collect::<Float64Array>()),
+        ];
+        for name in IDS {
+            for column in &columns {
+                let field = Field::new(name, column.data_type().clone(), true);
+                written(field, column);
+            }
         }
     }
 }

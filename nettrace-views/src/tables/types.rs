@@ -49,6 +49,14 @@ pub(crate) struct TypeFacts {
     pub(crate) table: Option<usize>,
 }
 
+impl TypeFacts {
+    /// How many bytes its names take in a row.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        self.provider.len() + self.name.len().max(self.span.len())
+    }
+}
+
 /// All event types of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Types {

@@ -11,10 +11,9 @@
 //! How much time the readings need depends on the machine: the clock counts whole nanoseconds, and
 //! one of them is three parts per million of a third of a millisecond. So the readings come in
 //! parts, and each part has a line of its own. If these and the line of all agree, that is the
-//! pace. Otherwise more parts follow. If a
-//! processor changes its own frequency meanwhile, each reading takes another time from then on, and
-//! the line of all points tilts. The median of the parts' lines does not: most parts have no change
-//! within.
+//! pace. Otherwise more parts follow. If a processor changes its own frequency meanwhile, each
+//! reading takes another time from then on, and the line of all points tilts. The median of the
+//! parts' lines does not: most parts have no change within.
 //!
 //! That takes a third of a millisecond and no sleep, or 1.2 ms if the parts do not agree. Its error
 //! is below one part per million
