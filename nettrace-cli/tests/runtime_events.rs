@@ -230,19 +230,26 @@ fn a_live_process_shows_what_traceevent_shows() {
     let id = process.id.to_string();
     let providers = "Microsoft-Windows-DotNETRuntime:0x1DD803B:5,\
                      System.Threading.Tasks.TplEventSource:0x82:5";
-    let output = Command::new(tool)
-        .args(["collect", "-p", &id, "--duration", "00:00:01", "--providers", providers, "-o"])
-        .arg(&file)
-        .output()
-        .unwrap();
-    drop(process);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && file.exists(), "{errors}");
-    let ours = dump(&file);
-    assert!(!ours.contains("\"rest\""), "bytes that no field takes");
-    for name in RECORDED {
-        assert!(ours.contains(&format!("\"name\":\"{name}\"")), "{name}");
+    let record = |duration: &str| {
+        let mut command = Command::new(&tool);
+        command.args(["collect", "-p", &id, "--duration", duration, "--providers", providers]);
+        let output = command.arg("-o").arg(&file).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && file.exists(), "{errors}");
+        dump(&file)
+    };
+    let missing = |ours: &str| {
+        let is_missing = |name: &&&str| !ours.contains(&format!("\"name\":\"{name}\""));
+        RECORDED.iter().find(is_missing).copied()
+    };
+    // A busy machine gives the process little time in a second.
+    let mut ours = record("00:00:01");
+    if missing(&ours).is_some() {
+        ours = record("00:00:20");
     }
+    drop(process);
+    assert!(!ours.contains("\"rest\""), "bytes that no field takes");
+    assert_eq!(missing(&ours), None);
     let theirs = runtime_events::of(&file).unwrap();
     println!("{} events", compare(&ours, &theirs));
 }

@@ -18,7 +18,7 @@ use crate::{
     script::{self, Script},
 };
 
-/// No script takes so long, unless it hangs.
+/// How long both may wait for each other.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The process, which ends with its test.
@@ -77,6 +77,7 @@ fn run(test: &str, script: &Script, mut turns: Turns) -> Option<(usize, usize)> 
         return None;
     }
     let start = Instant::now();
+    let mut stepped = start;
     let mut judge = Judge::new(script, folder.path());
     judge.look(true);
     let is_alone = matches!(turns, Turns::Alone);
@@ -86,10 +87,13 @@ fn run(test: &str, script: &Script, mut turns: Turns) -> Option<(usize, usize)> 
         if is_alone {
             process.threads[0].step_through().unwrap();
         } else if !process.threads[at].step().unwrap() {
-            assert!(start.elapsed() < PATIENCE, "they hang");
+            assert!(stepped.elapsed() < PATIENCE, "they hang");
             at = 1 - at;
-        } else if turns.turn() {
-            at = 1 - at;
+        } else {
+            stepped = Instant::now();
+            if turns.turn() {
+                at = 1 - at;
+            }
         }
         flusher_steps += at as u64;
         if judge.look(!is_alone) == DONE {

@@ -106,7 +106,11 @@ fn tools_of_the_host_attach_through_the_process() {
     let service = Service(container.service(&mounts, &endless).spawn().unwrap());
     let pid = service.0.id();
     let inside = PathBuf::from(format!("/proc/{pid}/root/tmp"));
-    let find = || Target::all_in(&inside).ok()?.pop().filter(|target| target.info().is_ok());
+    // Before the service has its own folder, this is the host's, with other processes' sockets.
+    let find = || {
+        let mut all = Target::all_in(&inside).ok()?.into_iter();
+        all.find(|target| target.pid == pid && target.info().is_ok())
+    };
     until("it listens", || find().is_some());
     let target = find().unwrap();
     assert_eq!((target.pid, target.info().unwrap().program), (pid, "shop".to_owned()));
