@@ -26,7 +26,7 @@ use crate::{
 
 mod args;
 mod convert;
-mod csv;
+mod csv_cell;
 mod dump;
 mod failure;
 mod file_name;

@@ -15,7 +15,7 @@ use crate::{
         BATCH,
         view::{Begin, Other},
     },
-    csv::Cell,
+    csv_cell::Cell,
     dump::{self, Extra, Facts, processor},
     payload::{JsonFields, JsonLabels},
     spelling::{self, to_json},

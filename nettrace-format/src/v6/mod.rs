@@ -94,7 +94,7 @@
 
 pub(crate) mod block;
 mod description;
-mod label;
+mod label_lists;
 mod metadata;
 pub mod read;
 mod row;
@@ -118,7 +118,7 @@ pub use crate::{
             event_block_header,
         },
         description::{FieldDescription, PlainType, TypeCode, TypeDescription, description_row},
-        label::{
+        label_lists::{
             LAST_LABEL, LabelBytes, label_list_block, label_rows_block, put_label, read_label,
             split_label,
         },

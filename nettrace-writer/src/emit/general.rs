@@ -1,4 +1,4 @@
-//! An event in the general case: several sessions, a thread's first event, a context.
+//! An event in the general case: several sessions, a thread's first event, a given origin.
 
 use std::cell::Cell;
 
@@ -36,7 +36,7 @@ pub(super) enum Outcome {
     Closed,
 }
 
-/// Records an event in the general case: several sessions, a thread's first event, a context.
+/// Records an event in the general case: several sessions, a thread's first event, a given origin.
 #[cold]
 #[inline(never)]
 pub(super) fn emit_somewhere(
@@ -164,7 +164,7 @@ fn attempt_or_lose(
     attempt(buffer, event, ty, origin)
 }
 
-/// Records into one buffer, with a context or without.
+/// Records into one buffer, with a given origin or its thread's.
 pub(super) fn attempt(
     buffer: &ThreadBuffer,
     event: &dyn AnyEvent,

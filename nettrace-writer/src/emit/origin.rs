@@ -37,7 +37,7 @@ pub struct Origin<'a> {
 }
 
 impl<'a> Origin<'a> {
-    /// A context with neither a stack nor a thread.
+    /// An origin with neither a stack nor a thread.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

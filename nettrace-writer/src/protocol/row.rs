@@ -51,7 +51,7 @@ pub(crate) enum Escape {
     Thread = 4,
     /// The thread is in this span from the next row on: its other labels, as a label list of
     /// version 6 that may be empty, and the ids of the trace, the span and the parent (see
-    /// `context::frames`).
+    /// `nettrace_span::frames`).
     Span = 5,
 }
 

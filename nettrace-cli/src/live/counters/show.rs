@@ -8,7 +8,7 @@ use serde_json::Number;
 
 use super::decode::{Kind, Sample};
 use crate::{
-    csv,
+    csv_cell,
     failure::Failure,
     spelling::{OneLine, to_json},
 };
@@ -128,7 +128,7 @@ pub(super) fn table<'a>(title: &str, samples: impl Iterator<Item = &'a Sample>) 
 fn write_csv(out: &mut impl Write, time: Timestamp, sample: &Sample) -> std::io::Result<()> {
     let series = &sample.series;
     let start = [&series.provider, &series.name, &series.tags, &series.unit]
-        .map(|text| csv::Cell(text).to_string());
+        .map(|text| csv_cell::Cell(text).to_string());
     let start = format!("{time:.3},{}", start.join(","));
     let all = |number: &Option<Number>| number.as_ref().map_or_else(String::new, Number::to_string);
     if sample.kind != Kind::Histogram {
