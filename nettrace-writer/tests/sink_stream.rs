@@ -432,6 +432,8 @@ fn datagrams_that_are_lost_count_and_others_are_put_in_order() {
         "each datagram is a packet, so together they are a trace: {report:?}"
     );
     assert_eq!((report.events, report.lost), (1_200, 0));
+    let epoch = |trace: &[u8]| heph::Options::default().find_epoch(trace).unwrap();
+    assert!(epoch(&lossless).is_some());
     for (seed, lost, twice) in
         (1..=60).map(|seed| (seed, [1_000_000, 50, 10, 3][seed as usize % 4], 8))
     {
@@ -465,14 +467,13 @@ fn datagrams_that_are_lost_count_and_others_are_put_in_order() {
         let totals = datagrams.totals();
         assert_eq!((totals.events, totals.lost), (report.events, report.lost), "{seed}");
         assert_eq!((totals.datagrams, totals.refused), (arrivals.len() as u64, 0), "{seed}");
-        // One of the epochs has come.
-        assert!(heph::Options::default().find_epoch(&trace[..]).unwrap().is_some());
+        // The epoch is there if one of its packets has come.
+        assert_eq!(epoch(&trace), epoch(&arrivals.concat()), "{seed}");
     }
-    // A receiver that joins late has the epoch, too.
+    // A receiver that joins late has it, too.
     let (mut datagrams, mut trace) = (Datagrams::new(10), Vec::new());
     sent[700..].iter().for_each(|packet| datagrams.push(packet, &mut trace));
     datagrams.release(&mut trace);
-    let epoch = |trace: &[u8]| heph::Options::default().find_epoch(trace).unwrap();
     assert_eq!(epoch(&trace), epoch(&lossless));
 }
 
@@ -512,22 +513,22 @@ fn nobody_who_receives_is_an_error_that_passes() {
     let session = Session::builder().format(Format::Heph).sink(sink).provider("Datagrams");
     let session = session.start().unwrap();
     drop(receiver);
-    let mut errors = 0;
-    for number in 0..40 {
-        Sent { number, text: "" }.emit();
-        errors += u32::from(session.flush().is_err());
-    }
+    let mut emitted = 0;
+    let mut emit = || {
+        Sent { number: emitted, text: "" }.emit();
+        emitted += 1;
+        session.flush()
+    };
+    let errors = (0..40).filter(|_| emit().is_err()).count();
     assert!(errors > 0);
     // It comes back at the same place.
     let receiver = UdpSocket::bind(address).unwrap();
     receiver.set_nonblocking(true).unwrap();
-    let _ = session.flush();
-    for number in 40..50 {
-        Sent { number, text: "" }.emit();
-        session.flush().unwrap();
-    }
+    // The system may still have to say that nobody received the last packet, or its mark.
+    assert!((0..2).any(|_| emit().is_ok()));
+    (0..10).for_each(|_| emit().unwrap());
     let stats = session.finish().unwrap();
-    assert_eq!(stats.written + stats.dropped(), 50, "{stats:?}");
+    assert_eq!(stats.written + stats.dropped(), emitted.into(), "{stats:?}");
     assert!(stats.lost_in_sink > 0 && stats.sink_errors > 0, "{stats:?}");
     let events = received(&receiver).iter().filter(|packet| event_of(packet).is_some()).count();
     assert!(events >= 10, "{events}");
