@@ -346,15 +346,19 @@ fn whoever_follows_gets_what_was_kept_and_what_comes() {
             }
         };
         // The ring is full before, and is filled some times meanwhile. A follower may be as late as
-        // the ring is large, so each has got something before more comes.
+        // the ring is large, so each has got the last event, known by its stack, before more comes.
         let fill = |followers: &[MemorySink]| {
-            let sizes = || -> Vec<_> { followers.iter().map(|it| it.bytes().len()).collect() };
             for _ in 0..20 {
-                let had = sizes();
+                let had: Vec<_> = followers.iter().map(|it| it.bytes().len()).collect();
                 emit(300);
                 session.flush().unwrap();
+                let last = emitted.load(Ordering::SeqCst) - 1;
+                let stack = [last.to_le_bytes(), 7_u64.to_le_bytes()].concat();
+                let has_it = |(follower, had): (&MemorySink, &usize)| {
+                    follower.bytes()[*had..].windows(stack.len()).any(|bytes| bytes == stack)
+                };
                 let begin = Instant::now();
-                while sizes().iter().zip(&had).any(|(now, had)| now <= had) {
+                while !followers.iter().zip(&had).all(has_it) {
                     assert!(begin.elapsed() < Duration::from_secs(300), "a follower gets nothing");
                     thread::sleep(Duration::from_millis(1));
                 }
