@@ -21,6 +21,7 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
     let ident = container.ident;
     let (impl_generics, type_generics, where_clause) = container.generics.split_for_impl();
 
+    let fields_trait = fields_trait(container, events, &private);
     let statics = events.iter().enumerate().map(|(at, event)| {
         let (schema, ty) = (schema_ident(at), type_ident(at));
         let value = schema_value(container, at, event, &private);
@@ -29,28 +30,12 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
             static #ty: #private::EventType = #private::EventType::new(&#schema);
         }
     });
-    let (types, count) = ((0..events.len()).map(type_ident), events.len());
-    let field_idents: Vec<_> = (0..events.len()).map(fields_ident).collect();
-    let fields = events.iter().map(|event| {
-        let fields = field_schemas(&event.fields, &private);
-        quote!(&[#(#fields),*])
-    });
-    let schemas = (0..events.len()).map(schema_ident);
-    // Ids that are literals were compared before; the compiler compares the others.
-    let constant = events.iter().find_map(|event| match &event.id {
-        Id::Given(None, expression) => Some(expression.span()),
-        _ => None,
-    });
-    let distinct = constant.filter(|_| events.len() > 1).map(|span| {
-        let condition = quote!(#private::check::ids_are_distinct(&[#(&#schemas),*]));
-        let message = "two variants of this enum have the same event id: give one of them another";
-        let assertion = assertion(span, &condition, message);
-        quote!(const _: () = { #assertion };)
-    });
+    let distinct = distinct_ids(events, &private);
     let declared = events.iter().enumerate().map(|(at, event)| {
         let (ty, meanings) = (type_ident(at), event.fields.iter().map(|value| &value.meaning));
         quote!(#ty [#(#meanings),*])
     });
+    let (types, count) = ((0..events.len()).map(type_ident), events.len());
     let event_type = event_type_body(events);
     let encode = encode_body(container, events, &private);
     let encoder = encoder_ident();
@@ -61,17 +46,7 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
             deprecated, unused_qualifications, clippy::borrowed_box, clippy::ref_option_ref
         )]
         const _: () = {
-            // A static only allows the lifetime `'static`. Here the fields have their types as
-            // written, so a wrong type is reported once, not once for each lifetime.
-            trait __TraceEventFields {
-                #(const #field_idents: &'static [#private::FieldSchema];)*
-            }
-
-            #[automatically_derived]
-            impl #impl_generics __TraceEventFields for #ident #type_generics #where_clause {
-                #(const #field_idents: &'static [#private::FieldSchema] = #fields;)*
-            }
-
+            #fields_trait
             #(#statics)*
             #distinct
             #private::__declare_types!(#(#declared)*);
@@ -220,6 +195,48 @@ pub(crate) fn encoder_ident() -> Ident {
     Ident::new("__encoder", Span::mixed_site())
 }
 
+/// A trait of its own for the schemas of fields, and its implementation. A static only allows the
+/// lifetime `'static`. Here the fields have their types as written, so a wrong type is reported
+/// once, not once for each lifetime.
+fn fields_trait(
+    container: &Container<'_>,
+    events: &[Event<'_>],
+    private: &TokenStream,
+) -> TokenStream {
+    let ident = container.ident;
+    let (impl_generics, type_generics, where_clause) = container.generics.split_for_impl();
+    let field_idents: Vec<_> = (0..events.len()).map(fields_ident).collect();
+    let fields = events.iter().map(|event| {
+        let fields = field_schemas(&event.fields, private);
+        quote!(&[#(#fields),*])
+    });
+    quote! {
+        trait __TraceEventFields {
+            #(const #field_idents: &'static [#private::FieldSchema];)*
+        }
+
+        #[automatically_derived]
+        impl #impl_generics __TraceEventFields for #ident #type_generics #where_clause {
+            #(const #field_idents: &'static [#private::FieldSchema] = #fields;)*
+        }
+    }
+}
+
+/// An assertion that no two events have the same id. Ids that are literals were compared before;
+/// the compiler compares the others.
+fn distinct_ids(events: &[Event<'_>], private: &TokenStream) -> Option<TokenStream> {
+    let constant = events.iter().find_map(|event| match &event.id {
+        Id::Given(None, expression) => Some(expression.span()),
+        _ => None,
+    });
+    let span = constant.filter(|_| events.len() > 1)?;
+    let schemas = (0..events.len()).map(schema_ident);
+    let condition = quote!(#private::check::ids_are_distinct(&[#(&#schemas),*]));
+    let message = "two variants of this enum have the same event id: give one of them another";
+    let assertion = assertion(span, &condition, message);
+    Some(quote!(const _: () = { #assertion };))
+}
+
 /// The `<Type as Trait>` that describes and encodes a field.
 fn implementation(value: &Value<'_>, ty: &TokenStream, private: &TokenStream) -> TokenStream {
     let bound = match &value.encoding {
@@ -261,47 +278,103 @@ fn checked(
     })
 }
 
+/// The schema of an event.
 fn schema_value(
     container: &Container<'_>,
     at: usize,
     event: &Event<'_>,
     private: &TokenStream,
 ) -> TokenStream {
-    let (ident, fields) = (container.ident, fields_ident(at));
-    let lifetimes = container.generics.lifetimes().map(|_| quote!('static));
-    let fields_of = quote!(#ident<#(#lifetimes),*>);
-    let Event { provider, name, version, level, keywords, tag, .. } = event;
-    let (id, explicit) = match &event.id {
-        Id::Given(_, id) => (id.clone(), true),
-        Id::Derived(id) => (quote!(#id), false),
-    };
-    let group = option(event.group.as_ref().map(|group| quote!(#group)));
-    let guid = option(event.guid.map(|guid| quote!([#(#guid),*])));
-    let opcode = option(event.opcode.clone());
-    let message = option(event.message.as_ref().map(|message| quote!(#message)));
-    let description = option(event.description.as_ref().map(|text| quote!(#text)));
-    let key_values = pairs(&event.key_values);
+    let Event { name, version, level, keywords, tag, .. } = event;
+    let provider = provider_schema(event, private);
+    let (id, explicit) = schema_id(event, private);
     let level = match level {
         Level::Named(name) => quote!(#name),
         Level::Number(number) => quote!(new(#number)),
     };
-    let id = match &event.id {
-        Id::Given(None, expression) => checked(
-            expression,
-            &quote!(::core::primitive::u16),
-            &quote!(#private::check::is_event_id(__TRACE_EVENT_VALUE)),
-            "an event's id is 1 to 65,534",
-        ),
-        _ => id,
+    let opcode = option(event.opcode.clone());
+    let message = option(event.message.as_ref().map(|message| quote!(#message)));
+    let description = option(event.description.as_ref().map(|text| quote!(#text)));
+    let key_values = pairs(&event.key_values);
+    let named = event.variant.unwrap_or(container.ident).span();
+    let fields = checked_fields(container, at, named, private);
+    // What `file!` and `line!` tell is where their tokens are, or the macro that made these.
+    let place = quote_spanned! {named=>
+        #private::Place {
+            module: ::core::module_path!(),
+            file: ::core::file!(),
+            line: ::core::line!(),
+            column: ::core::column!(),
+        }
     };
-    let provider = checked(
-        provider,
+    quote! {
+        #private::EventSchema {
+            provider: #provider,
+            name: #name,
+            place: #place,
+            id: #id,
+            id_is_explicit: #explicit,
+            version: #version,
+            level: #private::Level::#level,
+            keywords: #keywords,
+            opcode: #opcode,
+            tag: #tag,
+            message: #message,
+            description: #description,
+            key_values: #key_values,
+            fields: #fields,
+        }
+    }
+}
+
+/// The schema of an event's provider, with an assertion that its name can be one.
+fn provider_schema(event: &Event<'_>, private: &TokenStream) -> TokenStream {
+    let group = option(event.group.as_ref().map(|group| quote!(#group)));
+    let guid = option(event.guid.map(|guid| quote!([#(#guid),*])));
+    let name = checked(
+        &event.provider,
         &quote!(&::core::primitive::str),
         &quote!(#private::check::is_provider_name(__TRACE_EVENT_VALUE, #group)),
         "a provider's name has 1 to 233 bytes (with its group), and no white space, control \
          character, `,`, `:` or `;`",
     );
-    let named = event.variant.unwrap_or(container.ident).span();
+    quote! {
+        #private::ProviderSchema {
+            name: #name,
+            guid: #guid,
+            group: #group,
+        }
+    }
+}
+
+/// The id that an event wants, and whether it was given. One that is no literal has an assertion
+/// that it can be an id.
+fn schema_id(event: &Event<'_>, private: &TokenStream) -> (TokenStream, bool) {
+    match &event.id {
+        Id::Derived(id) => (quote!(#id), false),
+        Id::Given(Some(_), id) => (id.clone(), true),
+        Id::Given(None, expression) => {
+            let id = checked(
+                expression,
+                &quote!(::core::primitive::u16),
+                &quote!(#private::check::is_event_id(__TRACE_EVENT_VALUE)),
+                "an event's id is 1 to 65,534",
+            );
+            (id, true)
+        }
+    }
+}
+
+/// The schemas of an event's fields, from [`fields_trait`], with assertions that decoders of
+/// tracepoints can follow them. `named` is where the event's name is.
+fn checked_fields(
+    container: &Container<'_>,
+    at: usize,
+    named: Span,
+    private: &TokenStream,
+) -> TokenStream {
+    let (ident, fields) = (container.ident, fields_ident(at));
+    let lifetimes = container.generics.lifetimes().map(|_| quote!('static));
     let size = assertion(
         named,
         &quote!(#private::check::structs_are_small(__TRACE_EVENT_FIELDS)),
@@ -316,44 +389,13 @@ fn schema_value(
          tracepoints do not follow: flatten them (sequences and options within each other count \
          as structs)",
     );
-    let described = quote!({
+    quote!({
         const __TRACE_EVENT_FIELDS: &[#private::FieldSchema] =
-            <#fields_of as __TraceEventFields>::#fields;
+            <#ident<#(#lifetimes),*> as __TraceEventFields>::#fields;
         #size
         #nesting
         __TRACE_EVENT_FIELDS
-    });
-    // What `file!` and `line!` tell is where their tokens are, or the macro that made these.
-    let place = quote_spanned! {named=>
-        #private::Place {
-            module: ::core::module_path!(),
-            file: ::core::file!(),
-            line: ::core::line!(),
-            column: ::core::column!(),
-        }
-    };
-    quote! {
-        #private::EventSchema {
-            provider: #private::ProviderSchema {
-                name: #provider,
-                guid: #guid,
-                group: #group,
-            },
-            name: #name,
-            place: #place,
-            id: #id,
-            id_is_explicit: #explicit,
-            version: #version,
-            level: #private::Level::#level,
-            keywords: #keywords,
-            opcode: #opcode,
-            tag: #tag,
-            message: #message,
-            description: #description,
-            key_values: #key_values,
-            fields: #described,
-        }
-    }
+    })
 }
 
 fn event_type_body(events: &[Event<'_>]) -> TokenStream {

@@ -45,38 +45,35 @@ pub(crate) fn trace_span(input: &DeriveInput, home: Path) -> TokenStream {
         tokens.extend(implementation(input, &krate, &quote!(), [&never, &never]));
         return tokens;
     }
-    let (declaration, is_wanted) = (call.declaration(), call.is_wanted());
-    let (emit_start, emit_stop, polls) = (call.emit_start(), call.emit_stop(), call.poll_methods());
-    let idents: Vec<_> = later.iter().map(|field| &field.ident).collect();
-    let methods = later.iter().map(Later::method);
+    let sampling = sampling(&attrs, &krate);
+    let begin = |span: &str| begin(&call, &later, &sampling, &format_ident!("{span}"));
+    let bodies = [&begin("Span"), &begin("EnteredSpan")];
+    implementation(input, &krate, &events(&call, &later), bodies)
+}
+
+/// Whether the span is recorded if it is a root: what the call of the method says, or else the key
+/// `sample`.
+fn sampling(attrs: &Attrs, krate: &Path) -> TokenStream {
+    let Some(sample) = attrs.value("sample") else { return quote!(__sampling) };
+    let sampling = call::sampling(krate, sample);
+    quote! {
+        ::core::option::Option::Some(match __sampling {
+            ::core::option::Option::Some(__sampling) => __sampling,
+            ::core::option::Option::None => #sampling,
+        })
+    }
+}
+
+/// The events of the span, and `__Events`, which records them and keeps what becomes known later.
+fn events(call: &Call<'_>, later: &[Later]) -> TokenStream {
+    let krate = call.krate;
+    let (declaration, about_start) = (call.declaration(), call.about_start());
+    let (emit_stop, polls) = (call.emit_stop(), call.poll_methods());
+    let idents = later.iter().map(|field| &field.ident);
     let types = later.iter().map(|field| &field.ty);
-    let sampling = match attrs.value("sample") {
-        None => quote!(__sampling),
-        Some(sample) => {
-            let sampling = call::sampling(&krate, sample);
-            quote! {
-                match __sampling {
-                    ::core::option::Option::Some(__sampling) => __sampling,
-                    ::core::option::Option::None => #sampling,
-                }
-            }
-        }
-    };
-    let about_start = call.about_start();
+    let methods = later.iter().map(Later::method);
     let kept = call.kept().map(|kept| quote!(__kept: #kept));
-    let keep_nothing = kept.as_ref().map(|_| quote!(__kept: #krate::__traced::Kept::empty()));
-    let begin = |span: &str| {
-        let span = format_ident!("{span}");
-        quote! {
-            let __new = __Events { #(#idents: ::core::option::Option::None,)* #keep_nothing };
-            if #is_wanted {
-                #krate::#span::begin_sampled(__new, __parent, #sampling, #emit_start)
-            } else {
-                #krate::#span::off(__new)
-            }
-        }
-    };
-    let items = quote! {
+    quote! {
         #declaration
 
         pub struct __Events { #(#idents: ::core::option::Option<#types>,)* #kept }
@@ -92,8 +89,28 @@ pub(crate) fn trace_span(input: &DeriveInput, home: Path) -> TokenStream {
 
             #polls
         }
-    };
-    implementation(input, &krate, &items, [&begin("Span"), &begin("EnteredSpan")])
+    }
+}
+
+/// The statements that begin a span of a type: `Span` or `EnteredSpan`.
+fn begin(
+    call: &Call<'_>,
+    later: &[Later],
+    sampling: &TokenStream,
+    span_type: &Ident,
+) -> TokenStream {
+    let krate = call.krate;
+    let (is_wanted, emit_start) = (call.is_wanted(), call.emit_start());
+    let idents = later.iter().map(|field| &field.ident);
+    let kept = call.kept().map(|_| quote!(__kept: #krate::__traced::Kept::empty()));
+    quote! {
+        let __new = __Events { #(#idents: ::core::option::Option::None,)* #kept };
+        if #is_wanted {
+            #krate::#span_type::begin_sampled(__new, __parent, #sampling, #emit_start)
+        } else {
+            #krate::#span_type::off(__new)
+        }
+    }
 }
 
 /// The implementation with the bodies of its two methods. Without `items` it needs no events.

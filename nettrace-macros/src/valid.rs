@@ -233,16 +233,12 @@ fn event<'a>(
             (&variant.attrs, common, &variant.node.attrs, &variant.node.ident)
         }
     };
-    let name = match variant {
-        None => name(attrs, "name", &ident.unraw().to_string(), ident, errors),
-        Some(_) => {
-            let prefix = shared
-                .prefix
-                .as_ref()
-                .map_or_else(|| container.ident.unraw().to_string(), |prefix| prefix.value());
-            name(attrs, "name", &format!("{prefix}{}", ident.unraw()), ident, errors)
-        }
+    let own = match (variant, &shared.prefix) {
+        (None, _) => ident.unraw().to_string(),
+        (Some(_), Some(prefix)) => format!("{}{}", prefix.value(), ident.unraw()),
+        (Some(_), None) => format!("{}{}", container.ident.unraw(), ident.unraw()),
     };
+    let name = name(attrs, "name", &own, ident, errors);
     let id = match attrs.number("id", 1, 65_534, errors) {
         Some((Number::Literal(number), tokens)) => Id::Given(Some(number), tokens),
         Some((Number::Expression, tokens)) => Id::Given(None, tokens),

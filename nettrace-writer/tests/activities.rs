@@ -8,8 +8,8 @@ use std::{collections::HashMap, fs, process, thread, time::Duration};
 use nettrace_context::{ActivityId, SpanId};
 use nettrace_reader::{Item, Label as Read, Reader, heph};
 use nettrace_writer::{
-    Context, Elapsed, Emit, End, Format, Ids, Label, LabelScope, Outcome, Parent, Session,
-    Span as Recorded, SpanEvents, TraceEvent, enter_labels,
+    Context, Emit, Format, Ids, Label, LabelScope, Session, Span as Recorded, TraceEvent,
+    TraceSpan, enter_labels,
     sink::{MemorySink, RotationOptions},
 };
 use testkit::{activities::Activity, process::one_at_a_time};
@@ -236,25 +236,14 @@ fn activities_are(known: &[(&str, Span)], found: &[Activity]) {
     }
 }
 
-#[derive(TraceEvent)]
+#[derive(TraceSpan)]
 #[trace_event(provider = "Activities-Work", name = "work")]
-enum Work {
-    #[trace_event(opcode = Start)]
-    Start { number: u64 },
-    #[trace_event(opcode = Stop)]
-    Stop { duration: Elapsed, outcome: Outcome },
+struct Work {
+    number: u64,
 }
 
-struct Events;
-
-impl SpanEvents for Events {
-    fn stop(&mut self, end: &End) {
-        Work::Stop { duration: end.duration, outcome: end.outcome }.emit();
-    }
-}
-
-fn work(number: u64) -> Recorded<Events> {
-    Recorded::begin(Events, Parent::Current, |_| Work::Start { number }.emit())
+fn work(number: u64) -> Recorded<<Work as TraceSpan>::Events> {
+    Work { number }.start()
 }
 
 /// The id of a span, as a number.
@@ -343,7 +332,8 @@ fn recorded_spans_are_in_every_format() {
             assert_eq!((spans.len(), stats.left_out.spans), (known.len(), 0));
             for (id, (parent, attributes)) in spans {
                 assert_eq!(parent, known[&id]);
-                assert!(attributes.ends_with(&["number", "duration", "outcome"].map(Into::into)));
+                let fields = ["number", "duration", "outcome", "polls", "busy"];
+                assert!(attributes.ends_with(&fields.map(Into::into)), "{attributes:?}");
             }
             continue;
         }

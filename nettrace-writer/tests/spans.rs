@@ -5,40 +5,21 @@ mod span_support;
 
 use std::thread;
 
-use nettrace_writer::{
-    Context, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, Session, Span, SpanEvents,
-    TraceEvent, sink::FileSink,
-};
+use nettrace_writer::{Context, EnteredSpan, Parent, Session, TraceSpan, sink::FileSink};
 use testkit::process::one_at_a_time;
 
 use crate::span_support::judged::{Known, compare, path};
 
-#[derive(TraceEvent)]
-#[trace_event(provider = "Spans-By-Hand", opcode = Start)]
-struct WorkStart {
+#[derive(TraceSpan)]
+#[trace_event(provider = "Spans")]
+struct Work {
     number: u64,
 }
 
-#[derive(TraceEvent)]
-#[trace_event(provider = "Spans-By-Hand", opcode = Stop)]
-struct WorkStop {
-    duration: Elapsed,
-    outcome: Outcome,
-}
-
-struct Work;
-
-impl SpanEvents for Work {
-    fn stop(&mut self, end: &End) {
-        WorkStop { duration: end.duration, outcome: end.outcome }.emit();
-    }
-}
-
 /// A span, which `known` gets.
-fn work(number: u64, known: &Known) -> EnteredSpan<Work> {
+fn work(number: u64, known: &Known) -> EnteredSpan<<Work as TraceSpan>::Events> {
     let parent = path(&Context::current());
-    let span =
-        EnteredSpan::begin_sampled(Work, Parent::Current, None, |_| WorkStart { number }.emit());
+    let span = Work { number }.enter();
     known.lock().insert((path(&Context::current()).expect("a span"), parent));
     span
 }
@@ -48,7 +29,7 @@ fn the_reference_computes_the_tree_of_spans() {
     let _alone = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("spans.nettrace");
-    let session = Session::builder().sink(FileSink::new(&path)).provider("Spans-By-Hand");
+    let session = Session::builder().sink(FileSink::new(&path)).provider("Spans");
     let session = session.start().unwrap();
     let known = Known::default();
     {
@@ -77,7 +58,7 @@ fn the_reference_shows_what_follows_from_a_span_within_it() {
     let _alone = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("follows.nettrace");
-    let session = Session::builder().sink(FileSink::new(&file)).provider("Spans-By-Hand");
+    let session = Session::builder().sink(FileSink::new(&file)).provider("Spans");
     let session = session.start().unwrap();
     let known = Known::default();
     {
@@ -85,8 +66,7 @@ fn the_reference_shows_what_follows_from_a_span_within_it() {
         let context = Context::current();
         let requests: Vec<_> = (1..10)
             .map(|number| {
-                let parent = Parent::FollowsFrom(&context);
-                let request = Span::begin(Work, parent, |_| WorkStart { number }.emit());
+                let request = Work { number }.start_with(Parent::FollowsFrom(&context));
                 assert_ne!(request.context().trace_id(), context.trace_id());
                 let path_of_request = path(&request.context()).expect("a span");
                 known.lock().insert((path_of_request, path(&context)));

@@ -12,7 +12,7 @@ use std::{cell::RefCell, mem, thread, time::Duration};
 
 use nettrace_reader::Label;
 use nettrace_writer::{
-    Context, ContextScope, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, PolledSpan, Span,
+    Context, ContextScope, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, PolledSpan,
     SpanEvents, TraceEvent,
     bridge::{SpanIds, Within},
     traced,
@@ -387,8 +387,8 @@ fn a_polled_span_ends_with_its_ids_although_a_poll_ended_an_outer_scope() {
     let (sink, builder) = memory("Spans-Interrupted");
     let session = builder.start().unwrap();
     let mut outer: Option<ContextScope> = Some(Context::none().enter());
-    let start = |_: &mut Work| WorkStart { value: 1, text: "" }.emit();
-    let mut span = PolledSpan::new(Span::begin(Work(1), Parent::Current, start));
+    let mut span = PolledSpan::off(Work(1));
+    span.begin(Parent::Current, None, |_| WorkStart { value: 1, text: "" }.emit());
     span.poll(|_| {
         outer = None;
         ((), Some(Outcome::Ok))

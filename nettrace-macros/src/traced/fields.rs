@@ -68,6 +68,7 @@ pub(super) fn recorded(attrs: &Attrs, function: &ItemFn, errors: &mut Errors) ->
     fields
 }
 
+/// The field that an element asks for.
 fn field(
     at: usize,
     element: Element,
@@ -76,66 +77,89 @@ fn field(
 ) -> Option<StartField> {
     let (name, ty, expr) = match element {
         Element::Named(name, ty, expr) => (name, ty, expr),
-        Element::Bare(expr) => {
-            let inner = text_call(&expr).map_or(ungroup(&expr), |(_, inner)| inner);
-            let named = identifier(inner);
-            let named = named.filter(|named| argument(function, named).is_some());
-            let Some(named) = named else {
-                let names = list(arguments(function).iter().map(|(ident, _)| ident));
-                errors.on(
-                    &expr,
-                    format!(
-                        "`fields` takes arguments by their names, here {names}, or an expression \
-                         with a name and a type: `size: u64 = …`"
-                    ),
-                );
-                return None;
-            };
-            (named, None, expr)
-        }
+        Element::Bare(expr) => (name_of_argument(&expr, function, errors)?, None, expr),
     };
     let local = Ident::new(&format!("__field{at}"), Span::mixed_site());
-    if ty.is_none() {
-        if let Some((word, inner)) = text_call(&expr) {
-            return Some(text(name, &local, &word, inner));
-        }
-        let of_argument =
-            identifier(ungroup(&expr)).and_then(|i| Some((argument(function, &i)?, i)));
-        if let Some((None, argument)) = of_argument {
-            errors.on(
-                &argument,
-                format!(
-                    "the type of `{argument}` is that of a part of an argument, and not written \
-                     by itself: write `{name}: u64 = {argument}` for a number, `{name} = \
-                     {argument}.as_str()` for a `String`, or record the text of any type with \
-                     `{name} = display({argument})` or `{name} = debug({argument})`"
-                ),
-            );
-            return None;
-        }
-        if let Some((Some(ty), argument)) = of_argument {
-            let ty_span = ty.span();
-            let ty = usable(&name, &quote!(#ty), &expr, function, errors)?;
-            let place = quote!(#argument);
-            let (made, attributes) = Default::default();
-            return Some(StartField { ident: name, ty, ty_span, attributes, made, place });
-        }
+    if let Some(ty) = ty {
+        return computed(name, &local, &quote!(#ty), &expr, function, errors);
     }
-    let written = match ty.map(|ty| quote!(#ty)).or_else(|| evident_type(&expr)) {
-        Some(ty) => ty,
-        None => {
-            errors.on(
-                &expr,
-                format!(
-                    "the type of `{name}` is not known before the function is compiled: write \
-                     `{name}: Type = …`, or record its text with `{name} = display(…)` or \
-                     `{name} = debug(…)`"
-                ),
-            );
-            return None;
-        }
+    if let Some((word, inner)) = text_call(&expr) {
+        return Some(text(name, &local, &word, inner));
+    }
+    let named = identifier(ungroup(&expr));
+    if let Some((ty, named)) = named.and_then(|named| Some((argument(function, &named)?, named))) {
+        return of_argument(name, ty, &named, &expr, function, errors);
+    }
+    let Some(ty) = evident_type(&expr) else {
+        errors.on(
+            &expr,
+            format!(
+                "the type of `{name}` is not known before the function is compiled: write \
+                 `{name}: Type = …`, or record its text with `{name} = display(…)` or \
+                 `{name} = debug(…)`"
+            ),
+        );
+        return None;
     };
-    let ty = usable(&name, &written, &name, function, errors)?;
+    computed(name, &local, &ty, &expr, function, errors)
+}
+
+/// The argument that an element without a name is, or whose text it is. Reports one that is none.
+fn name_of_argument(expr: &Expr, function: &ItemFn, errors: &mut Errors) -> Option<Ident> {
+    let inner = text_call(expr).map_or(ungroup(expr), |(_, inner)| inner);
+    let named = identifier(inner).filter(|named| argument(function, named).is_some());
+    if named.is_none() {
+        let names = list(arguments(function).iter().map(|(ident, _)| ident));
+        errors.on(
+            expr,
+            format!(
+                "`fields` takes arguments by their names, here {names}, or an expression with a \
+                 name and a type: `size: u64 = …`"
+            ),
+        );
+    }
+    named
+}
+
+/// A field that is an argument as it is: `name`, or `other = name`. `ty` is the argument's type, if
+/// it is written.
+fn of_argument(
+    name: Ident,
+    ty: Option<&Type>,
+    argument: &Ident,
+    expr: &Expr,
+    function: &ItemFn,
+    errors: &mut Errors,
+) -> Option<StartField> {
+    let Some(ty) = ty else {
+        errors.on(
+            argument,
+            format!(
+                "the type of `{argument}` is that of a part of an argument, and not written by \
+                 itself: write `{name}: u64 = {argument}` for a number, `{name} = \
+                 {argument}.as_str()` for a `String`, or record the text of any type with `{name} \
+                 = display({argument})` or `{name} = debug({argument})`"
+            ),
+        );
+        return None;
+    };
+    let ty_span = ty.span();
+    let ty = usable(&name, &quote!(#ty), expr, function, errors)?;
+    let place = quote!(#argument);
+    let (made, attributes) = Default::default();
+    Some(StartField { ident: name, ty, ty_span, attributes, made, place })
+}
+
+/// A field that is the value of an expression: `name: ty = expr`.
+fn computed(
+    name: Ident,
+    local: &Ident,
+    written: &TokenStream,
+    expr: &Expr,
+    function: &ItemFn,
+    errors: &mut Errors,
+) -> Option<StartField> {
+    let ty = usable(&name, written, &name, function, errors)?;
     let ty_span = written.span();
     let made = quote!(let #local: #written = #expr;);
     let (attributes, place) = (TokenStream::new(), quote!(#local));
@@ -319,18 +343,7 @@ fn evident_type(expr: &Expr) -> Option<TokenStream> {
             Lit::Float(float) if !float.suffix().is_empty() => Some(primitive(float.suffix())),
             _ => None,
         },
-        // `u64::from(…)`
-        Expr::Call(call) => {
-            let Expr::Path(function) = &*call.func else { return None };
-            let mut segments = function.path.segments.iter().map(|segment| &segment.ident);
-            let (ty, name) = (segments.next()?.to_string(), segments.next()?);
-            let is_number = ["u", "i", "f"].iter().any(|kind| {
-                let size = ty.strip_prefix(kind);
-                size.is_some_and(|size| ["8", "16", "32", "64", "128", "size"].contains(&size))
-            });
-            let is_from = name == "from" && segments.next().is_none();
-            (is_number && is_from).then(|| primitive(&ty))
-        }
+        Expr::Call(call) => number_from(call).map(|name| primitive(&name)),
         Expr::MethodCall(call) => {
             let method = call.method.to_string();
             match &*method {
@@ -359,4 +372,17 @@ fn evident_type(expr: &Expr) -> Option<TokenStream> {
         }
         _ => None,
     }
+}
+
+/// The name of the number's type in `u64::from(…)`.
+fn number_from(call: &syn::ExprCall) -> Option<String> {
+    let Expr::Path(function) = &*call.func else { return None };
+    let mut segments = function.path.segments.iter().map(|segment| &segment.ident);
+    let (ty, name) = (segments.next()?.to_string(), segments.next()?);
+    let is_number = ["u", "i", "f"].iter().any(|kind| {
+        let size = ty.strip_prefix(kind);
+        size.is_some_and(|size| ["8", "16", "32", "64", "128", "size"].contains(&size))
+    });
+    let is_from = name == "from" && segments.next().is_none();
+    (is_number && is_from).then_some(ty)
 }

@@ -247,34 +247,51 @@ impl<'a> Spec<'a> {
         let krate = call.krate;
         let kept = call.kept().map(|kept| quote!(__kept: #kept));
         let (about_start, poll_methods) = (call.about_start(), call.poll_methods());
-        let emit_stop = call.emit_stop();
-        let texts = [&self.ret, &self.err].into_iter().flatten().zip(&call.stop);
-        let texts = texts.map(|(text, StopField { value, .. })| {
-            let ty = text.ty(krate, &quote!('_));
-            quote!(#value: #ty)
-        });
-        let none = call.stop.iter().map(|_| quote!(::core::option::Option::None));
+        let (returned, stop) = match self.returned() {
+            None => (None, call.emit_stop()),
+            Some(method) => {
+                let none = call.stop.iter().map(|_| quote!(::core::option::Option::None));
+                (Some(method), quote!(self.returned(__end, #(#none),*);))
+            }
+        };
         quote! {
             struct __Span { #kept }
 
-            impl __Span {
-                #[inline]
-                fn returned(&mut self, __end: &#krate::End, #(#texts),*) {
-                    #emit_stop
-                }
-            }
+            #returned
 
             impl #krate::SpanEvents for __Span {
                 #about_start
 
                 #[inline]
                 fn stop(&mut self, __end: &#krate::End) {
-                    self.returned(__end, #(#none),*);
+                    #stop
                 }
 
                 #poll_methods
             }
         }
+    }
+
+    /// The method that records the Stop with what the call returned, if that is recorded.
+    fn returned(&self) -> Option<TokenStream> {
+        let call = &self.call;
+        if call.is_plain() {
+            return None;
+        }
+        let (krate, emit_stop) = (call.krate, call.emit_stop());
+        let texts = [&self.ret, &self.err].into_iter().flatten().zip(&call.stop);
+        let texts = texts.map(|(text, StopField { value, .. })| {
+            let ty = text.ty(krate, &quote!('_));
+            quote!(#value: #ty)
+        });
+        Some(quote! {
+            impl __Span {
+                #[inline]
+                fn returned(&mut self, __end: &#krate::End, #(#texts),*) {
+                    #emit_stop
+                }
+            }
+        })
     }
 
     /// The parameters and the body of a closure that records the Stop of a call that returned.
@@ -300,48 +317,53 @@ impl<'a> Spec<'a> {
                     #events.returned(&#end, #shown);
                 }
             }
-            (ret, err) => {
-                let at = err.as_ref().or(ret.as_ref()).map_or_else(Span::call_site, Text::span);
-                let none = quote!(::core::option::Option::None);
-                let side = |shown: &Option<Text>, name: &str| match shown {
-                    None => (quote!(_), None),
-                    Some(text) => {
-                        // An error about the value is one of the key.
-                        let span = Span::mixed_site().located_at(text.span());
-                        let value = Ident::new(name, span).into_token_stream();
-                        (value.clone(), Some(text.shown(krate, &value)))
-                    }
-                };
-                let (value, shown_ret) = side(ret, "__value");
-                let (error, shown_err) = side(err, "__error");
-                let no_ret = ret.as_ref().map(|_| &none).into_iter();
-                let no_err = err.as_ref().map(|_| &none).into_iter();
-                let (shown_ret, shown_err) = (shown_ret.into_iter(), shown_err.into_iter());
-                let with_ret = shown_ret.chain(no_err.cloned());
-                let with_err = no_ret.cloned().chain(shown_err);
-                let ok = quote_spanned!(at=> ::core::result::Result::Ok(#value));
-                let not_ok = quote_spanned!(at=> ::core::result::Result::Err(#error));
-                // Without `err`, it can be a type of the user that is named so.
-                let result = match err {
-                    Some(_) => output.clone(),
-                    None => quote!(#krate::__traced::Returned(#output).value()),
-                };
-                quote! {
-                    match #result {
-                        #ok => #events.returned(&#end, #(#with_ret),*),
-                        #not_ok => {
-                            #end.outcome = #krate::Outcome::Err;
-                            #events.returned(&#end, #(#with_err),*);
-                        }
-                    }
-                }
-            }
+            _ => self.record_result(output, &events, &end),
         };
         quote! {
             |#events, #parameter mut #end| {
                 #[allow(unused_imports)]
                 use #krate::__traced::AnyReturned as _;
                 #record
+            }
+        }
+    }
+
+    /// The statement that records the Stop of a call that returned a `Result`, with a text of what
+    /// is in it.
+    fn record_result(&self, output: &TokenStream, events: &Ident, end: &Ident) -> TokenStream {
+        let Self { call: Call { krate, .. }, ret, err, .. } = self;
+        let at = err.as_ref().or(ret.as_ref()).map_or_else(Span::call_site, Text::span);
+        let none = quote!(::core::option::Option::None);
+        let side = |shown: &Option<Text>, name: &str| match shown {
+            None => (quote!(_), None),
+            Some(text) => {
+                // An error about the value is one of the key.
+                let span = Span::mixed_site().located_at(text.span());
+                let value = Ident::new(name, span).into_token_stream();
+                (value.clone(), Some(text.shown(krate, &value)))
+            }
+        };
+        let (value, shown_ret) = side(ret, "__value");
+        let (error, shown_err) = side(err, "__error");
+        let no_ret = ret.as_ref().map(|_| &none).into_iter();
+        let no_err = err.as_ref().map(|_| &none).into_iter();
+        let (shown_ret, shown_err) = (shown_ret.into_iter(), shown_err.into_iter());
+        let with_ret = shown_ret.chain(no_err.cloned());
+        let with_err = no_ret.cloned().chain(shown_err);
+        let ok = quote_spanned!(at=> ::core::result::Result::Ok(#value));
+        let not_ok = quote_spanned!(at=> ::core::result::Result::Err(#error));
+        // Without `err`, it can be a type of the user that is named so.
+        let result = match err {
+            Some(_) => output.clone(),
+            None => quote!(#krate::__traced::Returned(#output).value()),
+        };
+        quote! {
+            match #result {
+                #ok => #events.returned(&#end, #(#with_ret),*),
+                #not_ok => {
+                    #end.outcome = #krate::Outcome::Err;
+                    #events.returned(&#end, #(#with_err),*);
+                }
             }
         }
     }

@@ -38,7 +38,6 @@ pub use self::{
     span_ids::{IdBytes, IdList, Ids, Implied, SAMPLED_OUT, labels},
 };
 use self::{
-    begin::{ids_of, new_span},
     captured::CAPTURED,
     list::{List, is_id, replaces, replaces_encoded},
     span_ids::{MAX_ID_BYTES, id_list},
@@ -75,38 +74,22 @@ struct Frame {
 }
 
 impl Frame {
+    /// Writes a frame that is free.
     #[inline(always)]
     fn set(
         &mut self,
+        serial: u64,
         version: u64,
         ids: Option<Ids>,
         has_ids: bool,
         labels: Range<usize>,
         state: Option<Arc<TraceState>>,
     ) {
-        (self.version, self.ids, self.has_ids) = (version, ids, has_ids);
+        (self.serial, self.version) = (serial, version);
+        (self.ids, self.has_ids) = (ids, has_ids);
         (self.start, self.end) = (labels.start, labels.end);
-        // A free frame has none, and the code for dropping one would need registers here.
+        // It has none, and the code for dropping one would need registers here.
         mem::forget(mem::replace(&mut self.state, state));
-    }
-
-    /// Puts a span without labels in force, in the frame above the innermost.
-    #[inline(always)]
-    fn set_span(
-        &mut self,
-        (ids, number): (Ids, u64),
-        state: Option<Arc<TraceState>>,
-        labels: Range<usize>,
-        depth: &mut usize,
-        last: &mut u64,
-    ) -> Entered {
-        self.set(number, Some(ids), false, labels, state);
-        let entered = Entered { depth: *depth + 1, serial: *last + 1 };
-        self.serial = entered.serial;
-        (*depth, *last) = (entered.depth, entered.serial);
-        // Another span is in force, with hardly any exception.
-        change_innermost(entered.serial, number);
-        entered
     }
 }
 
@@ -361,7 +344,8 @@ impl Frames {
         self.frames.get(self.depth)
     }
 
-    /// The innermost frame or the bottom, and the free frame above it.
+    /// The innermost frame or the bottom, and the free frame above it, where the next one is
+    /// written.
     #[inline(always)]
     fn top(frames: &mut Vec<Frame>, depth: usize) -> (&Frame, &mut Frame) {
         if !matches!(frames.get(depth..), Some([_, _, ..])) {
@@ -373,41 +357,12 @@ impl Frames {
         }
     }
 
-    /// Puts the frame above the innermost in force, in which `write` writes everything but its
-    /// serial number.
+    /// Puts the frame above the innermost in force, which has just been [set](Frame::set).
     #[inline(always)]
-    fn push(&mut self, version: u64, write: impl FnOnce(&mut Frame)) -> Entered {
-        let next = Self::top(&mut self.frames, self.depth).1;
-        write(next);
-        let entered = Entered { depth: self.depth + 1, serial: self.last + 1 };
-        next.serial = entered.serial;
-        (self.depth, self.last) = (entered.depth, entered.serial);
-        set_innermost(entered.serial, version);
-        entered
-    }
-
-    /// See [`begin_span`].
-    #[inline]
-    fn begin_span<'a>(&mut self, above: &Above<'_>, put: impl FnOnce(Begun) -> &'a mut Entered) {
-        let secret = Secret::get();
-        let (span, number) = new_span(&mut self.block, secret);
-        let number = above.mark(number);
-        let (outer, next) = Self::top(&mut self.frames, self.depth);
-        let is_plain = outer.start == outer.end && outer.state.is_none();
-        if !(is_plain && matches!(above, Above::Current)) {
-            let (ids, state) = ids_of(span, secret, above, outer);
-            let begun = Begun { ids, number, state };
-            let entered = self.push_span(&begun);
-            *put(begun) = entered;
-            return;
-        }
-        let ids = match &outer.ids {
-            Some(parent) => Ids { span, related: Some(parent.span), ..*parent },
-            None => Ids::of_root(span, secret),
-        };
-        let entered = put(Begun { ids, number, state: None });
-        let labels = outer.start..outer.end;
-        *entered = next.set_span((ids, number), None, labels, &mut self.depth, &mut self.last);
+    fn enter_next(&mut self, version: u64) -> Entered {
+        (self.depth, self.last) = (self.depth + 1, self.last + 1);
+        set_innermost(self.last, version);
+        Entered { depth: self.depth, serial: self.last }
     }
 
     /// Changes the ids of a span that is in force, and whether it is sampled out.

@@ -20,13 +20,13 @@ pub fn begin<E: SpanEvents>(
     place: &mut Option<EnteredSpan<E>>,
     events: impl FnOnce() -> E,
     parent: Parent<'_>,
-    sampling: impl Into<Option<Sampling>>,
+    sampling: Option<Sampling>,
     start: impl FnOnce(&mut E),
 ) {
     // It is nothing, and the code that would drop it is not needed.
     mem::forget(place.replace(EnteredSpan::off(events())));
     if let Some(EnteredSpan { span, .. }) = place {
-        span.begin_here(parent, sampling.into(), Until::End, start);
+        span.begin_here(parent, sampling, Until::End, start);
     }
 }
 
@@ -35,11 +35,11 @@ pub fn begin<E: SpanEvents>(
 pub fn begin_polled<E: SpanEvents>(
     events: E,
     parent: Parent<'_>,
-    sampling: impl Into<Option<Sampling>>,
+    sampling: Option<Sampling>,
     start: impl FnOnce(&mut E),
 ) -> Span<E> {
     let mut span = Span::off(events);
-    span.begin_here(parent, sampling.into(), Until::Poll, start);
+    span.begin_here(parent, sampling, Until::Poll, start);
     span
 }
 
@@ -47,7 +47,7 @@ pub fn begin_polled<E: SpanEvents>(
 #[inline]
 pub fn end<E: SpanEvents>(place: &mut Option<EnteredSpan<E>>, outcome: Outcome) {
     if let Some(EnteredSpan { span, .. }) = place {
-        span.end_here(Some(outcome));
+        engine::end(&mut span.open, Some(outcome), None, &mut span.events);
     }
 }
 

@@ -123,12 +123,6 @@ impl Started {
         if counter < MOST_TICKS { Self(counter) } else { Self::now() }
     }
 
-    /// A call that has just begun. To be called after its Start if there is one.
-    #[inline(always)]
-    pub(crate) fn of_span(is_single: bool) -> Self {
-        if is_single { Self::now() } else { Self::at_last_event() }
-    }
-
     /// How long ago the call began: 0 if the clock has gone back since then.
     ///
     /// The time ends when it is recorded or asked for, not now.

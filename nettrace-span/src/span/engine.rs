@@ -219,7 +219,7 @@ fn is_counted(how: &How<'_>) -> bool {
 #[inline(never)]
 pub(super) fn has_started(open: &mut Open, how: &How<'_>) {
     let Some(active) = &mut open.0 else { return };
-    active.started = Started::of_span(how.is_single);
+    active.started = if how.is_single { Started::now() } else { Started::at_last_event() };
     if how.until == Until::Start {
         open.leave();
     }

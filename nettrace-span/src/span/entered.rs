@@ -44,11 +44,11 @@ impl<E: SpanEvents> EnteredSpan<E> {
     pub fn begin_sampled(
         events: E,
         parent: Parent<'_>,
-        sampling: impl Into<Option<Sampling>>,
+        sampling: Option<Sampling>,
         start: impl FnOnce(&mut E),
     ) -> Self {
         let mut span = Self::off(events);
-        span.span.begin_here(parent, sampling.into(), Until::End, start);
+        span.span.begin_here(parent, sampling, Until::End, start);
         span
     }
 

@@ -28,13 +28,13 @@
 //! 3. `engine::begin` counts a span that is sampled out, and begins any other.
 //! 4. `frames::begin_span` makes the ids and puts them in force.
 //! 5. `engine::has_started` takes the time of the Start.
-//! 6. `engine::end`, when the guard is dropped or the result is known, says what the Stop tells,
-//!    and leaves the scope.
-//! 7. `SpanEvents::stop`, which the macro writes, records the Stop:
-//! 8. by `__traced::stop` if that tells of nothing but the time, the outcome and polls.
+//! 6. The span's `drop`, or `__traced::end` if the result is known, ends it:
+//! 7. `engine::end` says what the Stop tells, and leaves the scope. In between it calls the method
+//!    `stop` that the macro has written.
+//! 8. `__traced::stop` records a Stop that tells of nothing but the time, the outcome and polls.
 //!
 //! An async function has `__traced::begin_polled` and [`InSpan`] in place of the first, and
-//! `engine::poll` in place of the sixth. The Start and the Stop are events like others: the ids
+//! `engine::poll` in place of the seventh. The Start and the Stop are events like others: the ids
 //! come into the chunk with the first event after a change of what is in force.
 
 pub(crate) mod call;
@@ -110,24 +110,18 @@ impl<E: SpanEvents> Span<E> {
         Self { open: ManuallyDrop::new(Open::OFF), events }
     }
 
-    /// Begins a span. `start` records the Start.
-    #[doc(hidden)]
-    #[inline]
-    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce(&mut E)) -> Self {
-        Self::begin_sampled(events, parent, None, start)
-    }
-
-    /// [`begin`](Self::begin) for a span that decides if it is a root. `None` decides nothing.
+    /// Begins a span. If it is a root, `sampling` decides whether it is recorded; `None` decides
+    /// nothing. `start` records the Start.
     #[doc(hidden)]
     #[inline]
     pub fn begin_sampled(
         events: E,
         parent: Parent<'_>,
-        sampling: impl Into<Option<Sampling>>,
+        sampling: Option<Sampling>,
         start: impl FnOnce(&mut E),
     ) -> Self {
         let mut span = Self::off(events);
-        span.begin_here(parent, sampling.into(), Until::Start, start);
+        span.begin_here(parent, sampling, Until::Start, start);
         span
     }
 
@@ -146,12 +140,6 @@ impl<E: SpanEvents> Span<E> {
             start(&mut self.events);
             engine::has_started(&mut self.open, &how);
         }
-    }
-
-    /// Ends a span that is not polled.
-    #[inline]
-    fn end_here(&mut self, outcome: Option<Outcome>) {
-        engine::end(&mut self.open, outcome, None, &mut self.events);
     }
 
     /// Whether the span is recorded: somebody listened when it began, and it is not sampled out.
@@ -186,7 +174,7 @@ impl<E: SpanEvents> Drop for Span<E> {
     #[inline]
     fn drop(&mut self) {
         if self.open.is_open() {
-            self.end_here(None);
+            engine::end(&mut self.open, None, None, &mut self.events);
         }
     }
 }

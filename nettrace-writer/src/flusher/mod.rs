@@ -216,7 +216,6 @@ impl Flusher {
     ) -> Result<Self, Error> {
         let budget = session.pool.chunks() as usize * session.pool.chunk_size();
         let most_interned = (budget / 16).max(LEAST_INTERNED);
-        let due_after = schedule.flush_interval;
         let mut trace = Trace::new(trace, most_interned);
         let [unplaced, forgotten] = nobodies(&mut trace, &session);
         let mut flusher = Self {
@@ -226,6 +225,7 @@ impl Flusher {
             sink,
             commands,
             asked: None,
+            due_after: schedule.flush_interval,
             schedule,
             trace,
             sources: Vec::new(),
@@ -245,7 +245,6 @@ impl Flusher {
             notices,
             unredacted: 0,
             last_round: Stopwatch::start(),
-            due_after,
             last_used: Stopwatch::start(),
             last_point: Stopwatch::start(),
             last_complete: Stopwatch::start(),

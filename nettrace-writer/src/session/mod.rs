@@ -208,8 +208,7 @@ impl Session {
         let mut session = Self { inner: ManuallyDrop::new(inner) };
         // If its thread cannot begin, the session ends here.
         if let (Some(start), Some(recorder)) = (builder.triggers, &session.inner.recorder) {
-            let watch = start(recorder.clone(), redaction)?;
-            session.inner.watch = Some(Box::new(watch));
+            session.inner.watch = Some(Box::new(start(recorder.clone(), redaction)?));
         }
         Ok(session)
     }

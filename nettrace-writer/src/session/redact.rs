@@ -69,11 +69,7 @@ impl SessionBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn redact(mut self, name: impl Into<String>, how: Redact) -> Self {
-        let redacted = self.redacted.get_or_insert_with(|| Redacted {
-            names: Vec::new(),
-            redaction,
-            stream: Stream::redacted,
-        });
+        let redacted = self.redacted.get_or_insert(Redacted { names: Vec::new(), leave_out });
         redacted.names.push((name.into(), how));
         self
     }
@@ -81,9 +77,10 @@ impl SessionBuilder {
     /// The stream of the trace, and which values it leaves out.
     pub(crate) fn stream(&self) -> (Stream, Option<Redaction>) {
         let stream = Stream::new(self.format);
-        let Some(redacted) = &self.redacted else { return (stream, None) };
-        let redaction = (redacted.redaction)(&redacted.names);
-        ((redacted.stream)(stream, redaction.clone()), Some(redaction))
+        match &self.redacted {
+            None => (stream, None),
+            Some(redacted) => (redacted.leave_out)(stream, redacted),
+        }
     }
 }
 
@@ -91,8 +88,13 @@ impl SessionBuilder {
 /// address alone, so that an application that redacts nothing does not contain it.
 pub(crate) struct Redacted {
     names: Vec<(String, Redact)>,
-    redaction: fn(&[(String, Redact)]) -> Redaction,
-    stream: fn(Stream, Redaction) -> Stream,
+    leave_out: fn(Stream, &Self) -> (Stream, Option<Redaction>),
+}
+
+/// The stream without the values, and which they are.
+fn leave_out(stream: Stream, redacted: &Redacted) -> (Stream, Option<Redaction>) {
+    let redaction = redaction(&redacted.names);
+    (stream.redacted(redaction.clone()), Some(redaction))
 }
 
 fn redaction(names: &[(String, Redact)]) -> Redaction {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nettrace_context::{SpanId, TraceFlags, TraceState};
 
 use super::{
-    Block, Entered, Frame, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,
+    Block, Entered, Frame, Frames, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,
     captured::{CAPTURED, inherit, is_captured},
     span_ids::{OPEN, OUT},
     with_frames,
@@ -116,9 +116,27 @@ pub(crate) fn begin_sampled_out() -> Option<Begun> {
 pub(crate) fn begin_span<'a>(above: &Above<'_>, put: impl FnOnce(Begun) -> &'a mut Entered) {
     let mut put = Some(put);
     let begun = at_end(with_frames(|frames| {
-        if let Some(put) = put.take() {
-            frames.begin_span(above, put);
+        let Some(put) = put.take() else { return };
+        let (outer, next) = Frames::top(&mut frames.frames, frames.depth);
+        let is_plain = outer.start == outer.end && outer.state.is_none();
+        if !(is_plain && matches!(above, Above::Current)) {
+            let begun = new_span(&mut frames.block, above, outer);
+            let entered = frames.push_span(&begun);
+            *put(begun) = entered;
+            return;
         }
+        // The same without copies, for most spans.
+        let secret = Secret::get();
+        let (span, number) = new_id(&mut frames.block, secret);
+        let number = above.mark(number);
+        let ids = match &outer.ids {
+            Some(parent) => Ids { span, related: Some(parent.span), ..*parent },
+            None => Ids::of_root(span, secret),
+        };
+        let entered = put(Begun { ids, number, state: None });
+        let labels = outer.start..outer.end;
+        next.set(frames.last + 1, number, Some(ids), false, labels, None);
+        *entered = frames.enter_next(number);
     }));
     if let (Err(_), Some(put)) = (begun, put) {
         put(begin_nowhere(above));
@@ -131,14 +149,8 @@ pub(crate) fn begin_span<'a>(above: &Above<'_>, put: impl FnOnce(Begun) -> &'a m
 #[must_use]
 pub fn new_ids(above: &Above<'_>) -> Begun {
     let made = with_frames(|frames| {
-        let secret = Secret::get();
-        let (span, number) = new_span(&mut frames.block, secret);
-        let number = above.mark(number);
-        let (ids, state) = match frames.innermost() {
-            Some(outer) => ids_of(span, secret, above, outer),
-            None => ids_of(span, secret, above, &Frame::default()),
-        };
-        Begun { ids, number, state }
+        let outer = Frames::top(&mut frames.frames, frames.depth).0;
+        new_span(&mut frames.block, above, outer)
     });
     let mut begun = made.unwrap_or_else(|_| begin_nowhere(above));
     if begun.is_undecided() {
@@ -151,52 +163,47 @@ pub fn new_ids(above: &Above<'_>) -> Begun {
 #[inline(never)]
 fn begin_nowhere(above: &Above<'_>) -> Begun {
     // See `ids`.
+    new_span(&mut { Block::EMPTY }, above, &Frame::default())
+}
+
+/// A span with new ids. `outer` is in force.
+#[inline]
+fn new_span(block: &mut Block, above: &Above<'_>, outer: &Frame) -> Begun {
     let secret = Secret::get();
-    let (span, number) = new_span(&mut { Block::EMPTY }, secret);
-    let number = above.mark(number);
-    let (ids, state) = ids_of(span, secret, above, &Frame::default());
-    Begun { ids, number, state }
-}
-
-/// A span id, and the number that it was made from.
-#[inline(always)]
-pub(super) fn new_span(block: &mut Block, secret: Secret) -> (SpanId, u64) {
-    let number = block.number();
-    match secret.span_id(number) {
-        Some(span) => (span, number),
-        None => next_span(block, secret),
-    }
-}
-
-/// [`new_span`] after the one number that stands for no span.
-#[cold]
-#[inline(never)]
-fn next_span(block: &mut Block, secret: Secret) -> (SpanId, u64) {
-    new_span(block, secret)
-}
-
-/// The ids of a new span, and what it has of `tracestate`.
-pub(super) fn ids_of(
-    span: SpanId,
-    secret: Secret,
-    above: &Above<'_>,
-    outer: &Frame,
-) -> (Ids, Option<Arc<TraceState>>) {
+    let (span, number) = new_id(block, secret);
     let (parent, state, related) = match *above {
         Above::Current => (outer.ids, &outer.state, None),
         Above::Snapshot(snapshot) => (snapshot.ids, &snapshot.state, None),
         Above::Nothing(related) => (None, &None, related),
     };
-    match parent {
+    let (ids, state) = match parent {
         Some(parent) => (Ids { span, related: Some(parent.span), ..parent }, state.clone()),
         None => (Ids { related, ..Ids::of_root(span, secret) }, None),
+    };
+    Begun { ids, number: above.mark(number), state }
+}
+
+/// A span id, and the number that it was made from.
+#[inline(always)]
+fn new_id(block: &mut Block, secret: Secret) -> (SpanId, u64) {
+    let number = block.number();
+    match secret.span_id(number) {
+        Some(span) => (span, number),
+        None => next_id(block, secret),
     }
+}
+
+/// [`new_id`] after the one number that stands for no span.
+#[cold]
+#[inline(never)]
+fn next_id(block: &mut Block, secret: Secret) -> (SpanId, u64) {
+    new_id(block, secret)
 }
 
 impl Ids {
     /// The ids of a span that begins a trace.
     #[inline(always)]
-    pub(super) fn of_root(span: SpanId, secret: Secret) -> Self {
+    fn of_root(span: SpanId, secret: Secret) -> Self {
         let flags = TraceFlags::RANDOM.with_sampled(true);
         Self::new(secret.trace_id(span), span, flags)
     }

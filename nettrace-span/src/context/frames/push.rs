@@ -39,38 +39,33 @@ impl Frames {
         let end = start + list.end();
         let version = self.block.number() | version() & MARKS;
         let has_ids = has_new_ids || outer_has_ids;
-        Some(self.push(version, |frame| frame.set(version, ids, has_ids, start..end, state)))
+        let next = Self::top(&mut self.frames, self.depth).1;
+        next.set(self.last + 1, version, ids, has_ids, start..end, state);
+        Some(self.enter_next(version))
     }
 
     /// Adds a frame with a span and the labels in force.
     #[inline(always)]
     pub(super) fn push_span(&mut self, span: &Begun) -> Entered {
-        // A copy, so that the span need not be in memory.
-        let Begun { ids, number, ref state } = *span;
-        self.push_begun(Begun { ids, number, state: state.clone() })
-    }
-
-    /// [`push_span`](Self::push_span) for a span that is not needed any more.
-    #[inline(always)]
-    pub(super) fn push_begun(&mut self, Begun { ids, number, state }: Begun) -> Entered {
-        let number = inherit(number);
         match self.frames.get_mut(self.depth..) {
             Some([outer, next, ..]) if outer.start == outer.end => {
-                let labels = outer.start..outer.end;
-                next.set_span((ids, number), state, labels, &mut self.depth, &mut self.last)
+                let (version, labels) = (inherit(span.number), outer.start..outer.end);
+                let (ids, state) = (Some(span.ids), span.state.clone());
+                next.set(self.last + 1, version, ids, false, labels, state);
+                self.enter_next(version)
             }
-            _ => self.push_span_below_labels(&Begun { ids, number, state }),
+            _ => self.push_span_below_labels(span),
         }
     }
 
     /// [`push_span`](Self::push_span) if there are labels, or no free frame.
     #[cold]
     #[inline(never)]
-    pub(super) fn push_span_below_labels(&mut self, span: &Begun) -> Entered {
+    fn push_span_below_labels(&mut self, span: &Begun) -> Entered {
         let outer = Self::top(&mut self.frames, self.depth).0;
-        let (mut start, mut end, mut version) = (outer.start, outer.end, span.number);
+        let (mut start, mut end, has_ids) = (outer.start, outer.end, outer.has_ids);
+        let mut version = inherit(span.number);
         if start < end {
-            let has_ids = outer.has_ids;
             // The span's number stands for the span without labels.
             version = self.block.number() | version & MARKS;
             if has_ids {
@@ -78,7 +73,9 @@ impl Frames {
             }
         }
         let (ids, state) = (Some(span.ids), span.state.clone());
-        self.push(version, |frame| frame.set(version, ids, false, start..end, state))
+        let next = Self::top(&mut self.frames, self.depth).1;
+        next.set(self.last + 1, version, ids, false, start..end, state);
+        self.enter_next(version)
     }
 
     /// Copies labels but for ids. Returns where they are.
@@ -98,8 +95,8 @@ impl Frames {
         let start = self.used();
         let end = start + labels.len();
         self.next_list(labels.len()).1.bytes.copy_from_slice(labels);
-        self.push(version, |frame| {
-            frame.set(version, ids, has_ids, start..end, state.clone());
-        })
+        let next = Self::top(&mut self.frames, self.depth).1;
+        next.set(self.last + 1, version, ids, has_ids, start..end, state.clone());
+        self.enter_next(version)
     }
 }
