@@ -9,7 +9,6 @@
 
 mod ast;
 mod attr;
-mod call;
 mod error;
 mod expand;
 mod fallback;
@@ -17,6 +16,7 @@ mod field;
 mod message;
 mod read;
 mod span;
+mod span_events;
 mod traced;
 mod valid;
 mod value;

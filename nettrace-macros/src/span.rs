@@ -9,8 +9,8 @@ use syn::{
 
 use crate::{
     attr::{Attrs, Place},
-    call::{self, Call, Mode, StartField, StopField, with_call_lifetimes},
     error::Errors,
+    span_events::{self, Mode, SpanEvents, StartField, StopField, with_call_lifetimes},
 };
 
 /// The implementation of `TraceSpan`; on a mistake, one that does nothing, and the errors.
@@ -28,10 +28,10 @@ pub(crate) fn trace_span(input: &DeriveInput, home: Path) -> TokenStream {
     let later = later(&attrs, &mut errors);
     let name = input.ident.unraw().to_string();
     let mode = Mode::read(&attrs, &mut errors);
-    let call = Call {
+    let call = SpanEvents {
         krate: &krate,
         at: input.ident.span(),
-        keys: call::keys(&attrs, &krate, &name, mode),
+        keys: span_events::keys(&attrs, &krate, &name, mode),
         description: format!("`{name}` begins."),
         start,
         stop: later.iter().map(Later::stop_field).collect(),
@@ -55,7 +55,7 @@ pub(crate) fn trace_span(input: &DeriveInput, home: Path) -> TokenStream {
 /// `sample`.
 fn sampling(attrs: &Attrs, krate: &Path) -> TokenStream {
     let Some(sample) = attrs.value("sample") else { return quote!(__sampling) };
-    let sampling = call::sampling(krate, sample);
+    let sampling = span_events::sampling(krate, sample);
     quote! {
         ::core::option::Option::Some(match __sampling {
             ::core::option::Option::Some(__sampling) => __sampling,
@@ -65,7 +65,7 @@ fn sampling(attrs: &Attrs, krate: &Path) -> TokenStream {
 }
 
 /// The events of the span, and `__Events`, which records them and keeps what becomes known later.
-fn events(call: &Call<'_>, later: &[Later]) -> TokenStream {
+fn events(call: &SpanEvents<'_>, later: &[Later]) -> TokenStream {
     let krate = call.krate;
     let (declaration, about_start) = (call.declaration(), call.about_start());
     let (emit_stop, polls) = (call.emit_stop(), call.poll_methods());
@@ -94,7 +94,7 @@ fn events(call: &Call<'_>, later: &[Later]) -> TokenStream {
 
 /// The statements that begin a span of a type: `Span` or `EnteredSpan`.
 fn begin(
-    call: &Call<'_>,
+    call: &SpanEvents<'_>,
     later: &[Later],
     sampling: &TokenStream,
     span_type: &Ident,

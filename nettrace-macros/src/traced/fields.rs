@@ -9,8 +9,8 @@ use syn::{
 
 use crate::{
     attr::Attrs,
-    call::{StartField, with_call_lifetimes},
     error::{Errors, list},
+    span_events::{StartField, with_call_lifetimes},
     value::{TEXTS, ungroup},
 };
 

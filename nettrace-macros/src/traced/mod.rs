@@ -19,8 +19,8 @@ use syn::{Block, Expr, ItemFn, Path, Type, ext::IdentExt, parse_quote, spanned::
 use self::output::{Future, Output};
 use crate::{
     attr::{Attrs, Place},
-    call::{self, Call, Mode, StopField},
     error::Errors,
+    span_events::{self, Mode, SpanEvents, StopField},
     value::ungroup,
 };
 
@@ -47,7 +47,7 @@ pub(crate) fn traced(arguments: TokenStream, mut function: ItemFn, home: Path) -
 
 /// The contents of the attribute.
 struct Spec<'a> {
-    call: Call<'a>,
+    call: SpanEvents<'a>,
     /// A `Parent`. `None`: the span in force.
     parent: Option<TokenStream>,
     /// What else must hold for a span to begin.
@@ -111,10 +111,10 @@ impl<'a> Spec<'a> {
             })
         });
         let mode = Mode::read(attrs, errors);
-        let call = Call {
+        let call = SpanEvents {
             krate,
             at: signature.ident.span(),
-            keys: call::keys(attrs, krate, &name, mode),
+            keys: span_events::keys(attrs, krate, &name, mode),
             description: format!("A call of `{name}` begins."),
             start: fields::recorded(attrs, function, errors),
             stop: stop.collect(),
@@ -211,7 +211,7 @@ impl<'a> Spec<'a> {
         let sampling = match sample {
             None => quote!(::core::option::Option::None),
             Some(sample) => {
-                let sampling = call::sampling(krate, sample);
+                let sampling = span_events::sampling(krate, sample);
                 quote!(::core::option::Option::Some(#sampling))
             }
         };
@@ -331,7 +331,7 @@ impl<'a> Spec<'a> {
     /// The statement that records the Stop of a call that returned a `Result`, with a text of what
     /// is in it.
     fn record_result(&self, output: &TokenStream, events: &Ident, end: &Ident) -> TokenStream {
-        let Self { call: Call { krate, .. }, ret, err, .. } = self;
+        let Self { call: SpanEvents { krate, .. }, ret, err, .. } = self;
         let at = err.as_ref().or(ret.as_ref()).map_or_else(Span::call_site, Text::span);
         let none = quote!(::core::option::Option::None);
         let side = |shown: &Option<Text>, name: &str| match shown {

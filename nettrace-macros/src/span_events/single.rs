@@ -5,7 +5,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{Field, parse::Parser};
 
-use super::{Call, StartField, StopField};
+use super::{SpanEvents, StartField, StopField};
 use crate::{
     ast::{self, Derive},
     attr::{Attrs, Item, Place},
@@ -40,7 +40,7 @@ pub(super) fn key_values(item: Option<&Item>) -> TokenStream {
     }
 }
 
-impl Call<'_> {
+impl SpanEvents<'_> {
     /// A struct that is the event, and a function that keeps the fields.
     pub(super) fn single(&self) -> TokenStream {
         let Self { krate, at, keys, description, start, stop, .. } = self;

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The events of one kind of span.
-pub(crate) struct Call<'a> {
+pub(crate) struct SpanEvents<'a> {
     pub(crate) krate: &'a Path,
     /// Where the span is written: the place of its types.
     pub(crate) at: Span,
@@ -127,7 +127,7 @@ pub(crate) fn sampling(krate: &Path, sample: &Expr) -> TokenStream {
     quote_spanned!(sample.span()=> { let #sampling: #krate::Sampling = #sample; #sampling })
 }
 
-impl Call<'_> {
+impl SpanEvents<'_> {
     /// The events, `__Call`.
     pub(crate) fn declaration(&self) -> TokenStream {
         match self.mode {
