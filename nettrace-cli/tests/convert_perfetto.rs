@@ -314,11 +314,10 @@ fn spans_that_begin_at_the_same_time() {
 
 /// The spans of a request are below each other in its lane, and those that run at the same time
 /// beside each other. Requests that follow each other have one lane.
-#[test]
-fn requests_have_lanes() {
-    const REQUESTS: u64 = 3000;
+/// Requests with spans at the same time.
+fn requests(count: u64) -> Vec<u8> {
     let mut events = Vec::new();
-    for request in 0..REQUESTS {
+    for request in 0..count {
         // Four requests overlap. Each lasts 40 µs, and one of its spans outlasts it.
         let (at, id) = (100 + request * 10, 1 + request * 10);
         let of = |span: u64, parent: u64| {
@@ -339,8 +338,13 @@ fn requests_have_lanes() {
             event(at + 42, PAY_STOP, late),
         ]);
     }
-    let source = stream(events).end();
-    let (trace, _) = convert(&source);
+    stream(events).end()
+}
+
+#[test]
+fn requests_have_lanes() {
+    const REQUESTS: u64 = 3000;
+    let (trace, _) = convert(&requests(REQUESTS));
     let slices: BTreeMap<_, _> =
         trace.spans().map(|(place, slice)| (id(slice).to_owned(), (place, slice))).collect();
     // The last ones are interrupted by no other, so some of their spans are slices of the thread.
@@ -421,7 +425,8 @@ fn activities_of_dotnet() {
 #[test]
 fn judge_perfetto_finds_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    let mut sources = vec![("samples".to_owned(), samples()), ("counters".to_owned(), counters())];
+    let sources = [("samples", samples()), ("counters", counters()), ("requests", requests(30))];
+    let mut sources = Vec::from(sources.map(|(name, source)| (name.to_owned(), source)));
     for path in dotnet_traces() {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         sources.push((name, fs::read(&path).unwrap()));
@@ -444,6 +449,7 @@ fn judge_perfetto_finds_the_same() {
              where track_id not in (select id from perf_counter_track)",
         ];
         let Some(answers) = perfetto::ask(&path, &queries) else { return };
+        perfetto::screens(&path);
         let duration = |slice: &Slice| slice.end.map_or(0, |end| end - slice.start);
         let slices = &trace.slices;
         let numbers = [

@@ -38,6 +38,8 @@ for (const page of pages) {
       for (const theme of ["light", "dark"]) {
         await tab.emulateMedia({ colorScheme: theme });
         await tab.waitForTimeout(150);
+        await tab.waitForFunction(() => [...document.querySelectorAll(".flame")]
+          .every((it) => it.querySelector("g.frame[tabindex]")));
         const name = basename(page, ".html") + "-" + width + "-" + theme + ".png";
         await tab.screenshot({ path: join(screens, name), fullPage: true });
       }

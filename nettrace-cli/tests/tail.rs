@@ -6,17 +6,26 @@
 mod live_support;
 
 use std::{
+    fs::{self, File},
     io::{BufRead as _, BufReader, Read as _, Write as _},
     path::Path,
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     thread,
 };
 
 use live_support::{interrupt, nettrace, succeeded, until};
 use nettrace_diagnostics::Options;
-use nettrace_writer::{Emit as _, TraceEvent, TraceSpan};
+use nettrace_writer::{Emit as _, TraceEvent, TraceSpan, traced};
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
+};
+use serde_json::json;
 use tempfile::tempdir;
-use testkit::process::{is_rerun, this_program};
+use testkit::{
+    browser::{self, Browser},
+    process::{is_rerun, this_program},
+};
 
 #[derive(TraceSpan)]
 #[trace_event(provider = "Contoso-Tail")]
@@ -31,6 +40,9 @@ struct Gone {
     left: u32,
 }
 
+/// Makes a process do [`shop`].
+const SHOP: u8 = 1;
+
 /// A process that does its work when it is told to and somebody listens. Other tests listen to all
 /// that happens in this one.
 struct Worker(Child);
@@ -42,9 +54,9 @@ impl Worker {
         let _diagnostics = Options::new().directory(&folder).listen().unwrap();
         // From here on the types are known, and tell whether somebody listens.
         work();
-        for _ in std::io::stdin().lock().bytes() {
+        for task in std::io::stdin().lock().bytes() {
             until("somebody listens", Gone::is_any_enabled);
-            work();
+            if task.unwrap() == SHOP { shop() } else { work() }
         }
         true
     }
@@ -66,7 +78,11 @@ impl Worker {
     }
 
     fn work(&mut self) {
-        self.0.stdin.as_mut().unwrap().write_all(&[1]).unwrap();
+        self.0.stdin.as_mut().unwrap().write_all(&[0]).unwrap();
+    }
+
+    fn shop(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(&[SHOP]).unwrap();
     }
 
     fn end(mut self) {
@@ -192,8 +208,117 @@ fn tail_ends_with_its_process_and_colors_when_asked() {
     worker.work();
     let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
     let line = next_line(&mut lines);
-    assert!(line.starts_with("\x1b[2m") && line.contains("\x1b[33m WARN\x1b[0m"), "{line:?}");
+    let [grey, yellow] = ["\x1b[38;5;244m", "\x1b[38;5;136m WARN\x1b[0m"];
+    assert!(line.starts_with(grey) && line.contains(yellow), "{line:?}");
     worker.end();
     assert_eq!(lines.count(), 0);
     succeeded(&tail.wait_with_output().unwrap());
+}
+
+#[traced(provider = "Contoso-Tail", fields = [card], err)]
+fn pay(card: &str) -> Result<u32, String> {
+    Probe { card, bytes: 4_096 }.emit();
+    Declined { card, reason: "the issuer does not answer" }.emit();
+    Err("declined: the issuer of the card does not answer".to_owned())
+}
+
+#[traced(provider = "Contoso-Tail", fields = [items])]
+fn pack(items: &[&str]) {
+    Gone { what: "tea, the green one of the second harvest", left: 0 }.emit();
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Contoso-Tail", level = Verbose, message = "asked for {card}")]
+struct Probe<'a> {
+    card: &'a str,
+    bytes: u32,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Contoso-Tail", level = Error, message = "{card} is declined: {reason}")]
+struct Declined<'a> {
+    card: &'a str,
+    reason: &'a str,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Contoso-Tail", level = Critical, message = "closed: {why}")]
+struct Closed<'a> {
+    why: &'a str,
+}
+
+/// Everything that has a color, and lines that are long.
+fn shop() {
+    let span = Request { route: "/orders/{id}" }.enter();
+    pack(&["green tea", "a pot of stoneware", "two cups"]);
+    drop(pay("4711-0815"));
+    drop(span);
+    Closed { why: "nothing is left" }.emit();
+}
+
+/// Runs a command on a terminal with so many columns, until `enough` of what it has shown. Then
+/// interrupts it. Returns all that it has shown.
+fn on_terminal(mut command: Command, columns: u16, enough: impl Fn(&str) -> bool) -> String {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&terminal, size).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let other_end = File::options().write(true).open(name.to_str().unwrap()).unwrap();
+    let child = command.env_remove("NO_COLOR").stdout(other_end).spawn().unwrap();
+    // It has the only other descriptor: when it has ended, reading fails.
+    drop(command);
+    let (mut shown, mut is_over) = (String::new(), false);
+    let mut lines = BufReader::new(File::from(terminal));
+    while lines.read_line(&mut shown).is_ok_and(|size| size > 0) {
+        if !is_over && enough(&shown) {
+            is_over = true;
+            interrupt(&child);
+        }
+    }
+    succeeded(&child.wait_with_output().unwrap());
+    shown.replace('\r', "")
+}
+
+/// On terminals as wide as a desktop's and as a telephone's. If the variable `NETTRACE_SCREENS`
+/// names a folder, pictures are left there, light and dark.
+#[test]
+fn lines_fit_the_terminal() {
+    if Worker::is_here() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let mut worker = Worker::start("lines_fit_the_terminal", folder.path());
+    let pid = worker.pid();
+    let mut screens = Vec::new();
+    for (columns, pixels) in [(160, 1280), (46, 390)] {
+        for look in ["compact", "pretty"] {
+            let mut arguments = vec!["tail", "-p", &pid, "--provider", "contoso-tail"];
+            arguments.extend((look == "pretty").then_some("--pretty"));
+            worker.shop();
+            let enough = |shown: &str| shown.contains("nothing is left");
+            let shown = on_terminal(nettrace(folder.path(), &arguments), columns, enough);
+            for line in shown.lines() {
+                let plain = line.split('\x1b').enumerate().map(|(index, part)| match index {
+                    0 => part,
+                    _ => part.split_once('m').expect("a color").1,
+                });
+                let width = plain.collect::<String>().chars().count();
+                assert!(width <= usize::from(columns), "{width} columns: {line:?}");
+            }
+            let file = folder.path().join(format!("tail-{look}.{pixels}"));
+            fs::write(&file, shown).unwrap();
+            screens.push(file);
+        }
+    }
+    worker.end();
+    let Some(Browser { packages, chromium }) = browser::find(&["playwright-core"]) else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tail_screens.mjs");
+    let mut node = Command::new("node");
+    let output = node.args([&script, &packages, &chromium]).args(&screens).output().unwrap();
+    let widths = succeeded(&output);
+    let widths: Vec<serde_json::Value> =
+        widths.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(widths, [1280, 1280, 390, 390].map(|pixels| json!([pixels, pixels])));
 }

@@ -4,7 +4,7 @@
 "use strict";
 const instruments = (data, page) => {
   const { axis, cell, chart, colour, count, digits, el, NB, plural, round, section, table, ticks,
-    time, visible } = page;
+    time, visible, words } = page;
   const MOST = 48;
   const LINES = 6;
   const { first_ns, interval_ns, series, left_out } = data.instruments;
@@ -58,7 +58,7 @@ const instruments = (data, page) => {
           .filter((it) => it).join(", "))),
       node, el("div", { class: "under" }, legend, now)));
     chart(node, (into, width) => new uPlot({
-      width, height: 130, legend: { show: false }, padding: [8, 4, 0, 0],
+      width, height: 130, legend: { show: false }, padding: [8, 14, 0, 0],
       cursor: { drag: { x: false, y: false }, y: false },
       scales: { x: { time: false, range },
         y: { range: (_, least, most) => (least === null ? [0, 1]
@@ -73,7 +73,7 @@ const instruments = (data, page) => {
       }] },
     }, [xs, ...values], into));
   }
-  const label = (one) => [visible(one.name), one.tags ? " " + tags(one) : "",
+  const label = (one) => [...words(one.name), one.tags ? " " + tags(one) : "",
     el("small", {}, [place(one), one.kind, unit(one)].filter((it) => it).join(", "))];
   const value = (n) => (n === null ? "" : cell(n, amount));
   const plain = series.filter((one) => !one.percentiles);

@@ -20,6 +20,9 @@
   const visible = (text) =>
     text === "" ? "(no name)" : text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]/g,
       (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
+  // A name that can be broken between its words.
+  const words = (text) => visible(text).split(/(?<=[._:-])|(?=\/)|(?<=[a-z0-9])(?=[A-Z])/)
+    .flatMap((part, i) => (i > 0 ? [el("wbr"), part] : [part]));
 
   // Numbers.
   const whole = new Intl.NumberFormat("en-US");
@@ -91,7 +94,7 @@
   };
   // A cell that shows a number, and keeps it as it is.
   const cell = (value, show = count) => Object.assign([show(value)], { value });
-  const named = (name, provider) => [visible(name), el("small", {}, visible(provider))];
+  const named = (text, provider) => [words(text), el("small", {}, visible(provider))].flat();
 
   // Charts follow the theme and the width.
   const charts = [];
@@ -154,7 +157,7 @@
   }
   if (data.instruments) {
     instruments(data, { axis, cell, chart, colour, count, digits, el, NB, plural, round, section, table, ticks,
-      time, visible });
+      time, visible, words });
   }
   types();
   threads();
@@ -272,7 +275,7 @@
     const all = providers.concat(data.rate.others ? [data.rate.others] : []);
     const rows = all.map((line, i) => [
       [el("span", { class: "swatch", style: { background: "var(--c" + Math.min(i, MOST) + ")" } }),
-        visible(line.name)],
+        words(line.name)].flat(),
       cell(line.events), percent(line.events, data.events), rate(peak(line)),
     ]);
     const unit = data.has_clock ? " a second" : " an interval";
@@ -312,7 +315,7 @@
       };
       new uPlot({
         width, height: width < 500 ? 200 : 240, legend: { show: false },
-        cursor: { drag: { x: false, y: false }, points: { show: false } }, padding: [18, 8, 0, 0],
+        cursor: { drag: { x: false, y: false }, points: { show: false } }, padding: [18, 24, 0, 0],
         scales: { x: { time: false, range: [-0.5, bars.length - 0.5] },
           y: { range: (_, __, most) => [0, most * 1.05] } },
         axes: [axis({
@@ -361,7 +364,7 @@
     const rows = data.latencies.map((latency, i) => [
       [el("button", { type: "button", class: "link", title: "Show the histogram",
         onclick: () => { select.value = i; draw(it); node.scrollIntoView({ block: "center" }); },
-      }, visible(latency.name)), el("small", {}, visible(latency.provider))],
+      }, words(latency.name)), el("small", {}, visible(latency.provider))],
       cell(latency.count), cell(latency.p50_ns, time), cell(latency.p90_ns, time),
       cell(latency.p99_ns, time), cell(latency.max_ns, time), cell(latency.total_ns, time),
       cell(latency.own_ns, time),
@@ -512,6 +515,9 @@
       svg.setAttribute("role", "group");
       svg.setAttribute("aria-label", title + "; the table below has the numbers");
       const frames = [...into.querySelectorAll("g.frame")];
+      // The rows that are drawn, and no others.
+      const rows = 1 + Math.max(0, ...frames.map((frame) => d3.select(frame).datum().depth));
+      svg.setAttribute("height", 20 * rows);
       frames.forEach((frame) => {
         const d = d3.select(frame).datum();
         frame.setAttribute("tabindex", "0");
@@ -527,7 +533,7 @@
       });
     });
     reset.addEventListener("click", () => { graph.resetZoom(); reachable(node); });
-    const rows = frames.top.map(([name, own, total, n]) => [visible(frames.names[name]),
+    const rows = frames.top.map(([frame, own, total, n]) => [words(frames.names[frame]),
       cell(own, show), percent(own, frames.total), cell(total, show), cell(n)]);
     section(id, title, lead, el("div", { class: "pair" }, reset), node, detail,
       table("Names with the most " + unit, [["Name", "row"], ["Own", "n"], ["Share", "n"],
@@ -540,11 +546,11 @@
     if (data.types.length === 0) return;
     const most = Math.max(1, ...data.types.map((ty) => ty.payload_bytes));
     const rows = data.types.map((ty) => [
-      named(ty.name + (ty.place ? " (" + ty.place + ")" : ""), ty.provider + (ty.id > 0 ? ", id " + ty.id : "")), cell(ty.events),
+      named(ty.name + (ty.place ? " (" + ty.place + ")" : ""), ty.provider + (ty.id > 0 ? ", id" + NB + ty.id : "")), cell(ty.events),
       cell(ty.payload_bytes, bytes), percent(ty.payload_bytes, data.payload_bytes),
       digits(ty.payload_bytes / ty.events) + NB + "B",
-      el("span", { "aria-hidden": "true",
-        style: { width: (100 * ty.payload_bytes) / most + "%" } }),
+      ty.payload_bytes > 0 ? el("span", { "aria-hidden": "true",
+        style: { width: (100 * ty.payload_bytes) / most + "%" } }) : "",
     ]);
     const others = data.other_types;
     section("types", "Largest event types", "By the bytes of their payloads.",
@@ -585,15 +591,15 @@
       percent(thread.events, data.events), cell(thread.lost),
     ]);
     const others = data.other_threads;
-    section("threads", "Threads",
-      "When each thread recorded events, in the intervals of the chart above; each line has a " +
-      "scale of its own." + (active.length < data.threads.length + others.rows
-        ? " The " + active.length + " with the most events." : ""), lanes,
-      el("h3", {}, "All threads"),
-      table("Threads: those with losses first, then those with the most events",
-        [["Thread", "row"], ["Process", "n"], ["Events", "n"], ["Share", "n"], ["Lost", "n"]], rows,
-        others.rows > 0 ? "And " + plural(others.rows, "more thread") + " with " +
-          plural(others.events, "event") + "." : null));
+    section("threads", "Threads", active.length === 0 ? null
+      : "When each thread recorded events, in the intervals of the chart above; each line has a " +
+        "scale of its own." + (active.length < data.threads.length + others.rows
+        ? " The " + active.length + " with the most events." : ""),
+    active.length === 0 ? [] : [lanes, el("h3", {}, "All threads")],
+    table("Threads: those with losses first, then those with the most events",
+      [["Thread", "row"], ["Process", "n"], ["Events", "n"], ["Share", "n"], ["Lost", "n"]], rows,
+      others.rows > 0 ? "And " + plural(others.rows, "more thread") + " with " +
+        plural(others.events, "event") + "." : null));
   }
 
   function theme() {

