@@ -1,5 +1,7 @@
 //! The values that a field can hold.
 
+#[cfg(feature = "alloc")]
+mod cut;
 mod location;
 mod map;
 mod net;
@@ -12,6 +14,8 @@ mod tuple;
 #[cfg(feature = "uuid")]
 mod uuid;
 
+#[cfg(feature = "alloc")]
+pub use self::cut::Cut;
 pub use self::map::Pairs;
 use crate::{
     encode::PayloadEncoder,

@@ -67,6 +67,7 @@
 //! | `IpAddr`, `Ipv4Addr`, `Ipv6Addr` | `IpAddr` | text |
 //! | `SocketAddr`, `SocketAddrV4`, `SocketAddrV6` | `SocketAddr` | text |
 //! | `uuid::Uuid` (feature `uuid`) | `Guid` | `Guid`, 16 bytes |
+//! | [`Cut<T, MOST>`](Cut) | that of `str` | at most `MOST` UTF-16 units of a text, then `…` |
 //! | [`Secret<T>`], `Secret<T, Hashed>`, `Secret<T, Length>` | `Str`, `U64` | `***`, a keyed hash, or a length: see [`secret`] |
 //! | `&T`, `&mut T`, `Box<T>`, `Rc<T>`, `Arc<T>`, `Cow<T>` | that of `T` | as `T` |
 //!
@@ -118,6 +119,8 @@ pub use nettrace_macros::{LibraryEvent as TraceEvent, LibraryField as TraceField
 
 #[cfg(feature = "any_encoder")]
 pub use crate::any_encoder::AnyEncoder;
+#[cfg(feature = "alloc")]
+pub use crate::field::Cut;
 pub use crate::{
     any_event::AnyEvent,
     emit::{Accompany, Emit, emit_lazy},

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use nettrace_event::{ArrayLayout::*, FieldType, StrEncoding};
+use nettrace_event::{ArrayLayout::*, Cut, FieldType, StrEncoding};
 use nettrace_macros::TraceEvent;
 use uuid::Uuid;
 
@@ -153,6 +153,11 @@ fn text() {
                 nettrace_event::FieldSchema::new("0", FieldType::Str(StrEncoding::Utf8)),
                 nettrace_event::FieldSchema::new("1", FieldType::Str(StrEncoding::Utf8)),
             ] }), ["str Utf8 n", "str Utf8 o"];
+        o: Cut<&'a str, 3> = Cut("long") => TEXT, ["str Utf16 lo…"];
+        #[trace_event(encoding = utf8)]
+        p: Option<Cut<String, 4>> = Some(Cut("four".into()))
+            => FieldType::Option(&FieldType::Str(StrEncoding::Utf8)),
+            ["some", "str Utf8 four", "end"];
     }
 }
 

@@ -171,7 +171,7 @@ cfg_if::cfg_if! {
 }
 
 pub use nettrace_event::{
-    Level, Secret,
+    Cut, Level, Secret,
     registry::RegisterError,
     secret,
     traits::{TraceEvent, TraceField},
