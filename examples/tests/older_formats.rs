@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::process::Command;
+use std::{process::Command, thread};
 
 use examples::types::{self, ADDRESSES, RELATED};
 use serde_json::{Map, Value, json};
@@ -27,7 +27,7 @@ fn every_example_writes_what_every_reader_opens() {
         (STRESS, &stress),
         (KILLME, &["--seconds", "0.1", "--rate", "20000"]),
     ];
-    for format in FORMATS {
+    let write = |format: &str| {
         for (position, (program, args)) in examples.iter().enumerate() {
             let trace = directory.path().join(format!("{position}.{format}.nettrace"));
             let args = [args, &["--format", format][..]].concat();
@@ -37,7 +37,12 @@ fn every_example_writes_what_every_reader_opens() {
             assert_same_events(&trace, ran.number("written"));
             dotnet_trace_opens(&trace);
         }
-    }
+    };
+    thread::scope(|scope| {
+        for format in FORMATS {
+            scope.spawn(|| write(format));
+        }
+    });
 }
 
 #[test]

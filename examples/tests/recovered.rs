@@ -85,13 +85,18 @@ fn nothing_is_lost_when_it_is_killed_often() {
     kill_many(std::env::var("NETTRACE_KILLS").map_or(50, |kills| kills.parse().unwrap()));
 }
 
+/// Kills several beside each other, because each lives for a while before.
 fn kill_many(kills: usize) {
-    let (mut events, mut rest) = (0, 0);
-    for kill in 0..kills {
-        let case = CASES[kill % CASES.len()];
-        let [whole, part] = kill_once(case);
-        (events, rest) = (events + whole, rest + part);
-    }
+    const ROWS: usize = 4;
+    let row = |row: usize| -> [u64; 2] {
+        let killed = (row..kills).step_by(ROWS).map(|kill| kill_once(CASES[kill % CASES.len()]));
+        killed.fold([0; 2], |[events, rest], [whole, part]| [events + whole, rest + part])
+    };
+    let sums = thread::scope(|scope| {
+        let rows: Vec<_> = (0..ROWS).map(|at| scope.spawn(move || row(at))).collect();
+        rows.into_iter().map(|row| row.join().unwrap()).collect::<Vec<_>>()
+    });
+    let [events, rest] = [0, 1].map(|at| sums.iter().map(|sum| sum[at]).sum::<u64>());
     println!("{kills} kills, {events} events, {rest} of them from recorder files");
     assert!(rest > 0);
 }

@@ -263,7 +263,7 @@ fn later(attrs: &Attrs, errors: &mut Errors) -> Vec<Later> {
     let mut later: Vec<Later> = Vec::new();
     for syn::Field { attrs, ident, ty, .. } in fields {
         let Some(ident) = ident else { continue };
-        if ["duration", "outcome", "polls", "busy"].iter().any(|own| ident == own) {
+        if span_events::OF_END.iter().any(|own| ident == own) {
             errors.on(&ident, format!("the Stop of every span has a field `{ident}`"));
         } else if later.iter().any(|earlier| earlier.ident == ident) {
             errors.on(&ident, format!("two fields are named `{}`", ident.unraw()));

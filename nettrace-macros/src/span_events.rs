@@ -87,6 +87,10 @@ pub(crate) struct StopField {
     pub(crate) value: TokenStream,
 }
 
+/// What the end of every span says: fields of the Stop, or of the only event. Polls are those of a
+/// future. `nettrace_span::__traced::stop` encodes the same.
+pub(crate) const OF_END: [&str; 4] = ["duration", "outcome", "polls", "busy"];
+
 /// Keys that are not the derive's.
 const OWN: &[&str] = &[
     "fields",
@@ -149,8 +153,7 @@ impl SpanEvents<'_> {
         let stop = stop
             .iter()
             .map(|StopField { ident, ty, attributes, .. }| quote!(#attributes #ident: #ty));
-        let polled =
-            self.is_future.then(|| quote!(polls: ::core::primitive::u32, busy: #krate::Elapsed,));
+        let of_end = self.fields_of_end();
         let polls = self.polls.then(|| {
             quote! {
                 #[trace_event(opcode = Resume, description = "A poll begins.")]
@@ -172,14 +175,30 @@ impl SpanEvents<'_> {
                 #unused
                 #[trace_event(opcode = Stop, description = "It ends.")]
                 #on_stop {
-                    duration: #krate::Elapsed,
-                    outcome: #krate::Outcome,
-                    #polled
+                    #of_end
                     #(#stop),*
                 },
                 #polls
             }
         }
+    }
+
+    /// The fields [`OF_END`] that this span has, with their types.
+    fn fields_of_end(&self) -> TokenStream {
+        let krate = self.krate;
+        let elapsed = quote!(#krate::Elapsed);
+        let types = [&elapsed, &quote!(#krate::Outcome), &quote!(::core::primitive::u32), &elapsed];
+        let fields = self.of_end().zip(types).map(|(field, ty)| quote!(#field: #ty,));
+        fields.collect()
+    }
+
+    /// The same with their values, of which `__end` tells.
+    fn values_of_end(&self) -> TokenStream {
+        self.of_end().map(|field| quote!(#field: __end.#field,)).collect()
+    }
+
+    fn of_end(&self) -> impl Iterator<Item = Ident> {
+        OF_END.into_iter().take(if self.is_future { 4 } else { 2 }).map(ident)
     }
 
     /// Whether anybody listens to the Start. All events have the same provider, level and keywords,
@@ -238,13 +257,11 @@ impl SpanEvents<'_> {
             let (ty, has_polls) = (self.type_at(1), self.is_future);
             return quote!(#krate::__traced::stop(#ty, __end, #has_polls););
         }
-        let polled = self.is_future.then(|| quote!(polls: __end.polls, busy: __end.busy,));
+        let of_end = self.values_of_end();
         let stop = self.stop.iter().map(|StopField { ident, value, .. }| quote!(#ident: #value));
         quote! {
             #krate::__private::Emit::emit(#krate::__private::Made(|| __Call::Stop {
-                duration: __end.duration,
-                outcome: __end.outcome,
-                #polled
+                #of_end
                 #(#stop),*
             }));
         }

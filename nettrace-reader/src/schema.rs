@@ -208,6 +208,27 @@ impl Type {
         self.size_with_dates(8)
     }
 
+    /// What an array holds, in whichever way the array is stored. `None` if this is no array.
+    ///
+    /// ```
+    /// use nettrace_reader::Type;
+    ///
+    /// assert_eq!(Type::FixedArray(Box::new(Type::Int16), 3).element(), Some(&Type::Int16));
+    /// assert_eq!(Type::Utf16String.element(), None);
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn element(&self) -> Option<&Self> {
+        match self {
+            Self::Array(element)
+            | Self::FixedArray(element, _)
+            | Self::CountedArray(element, _)
+            | Self::RelLoc(element)
+            | Self::DataLoc(element) => Some(element),
+            _ => None,
+        }
+    }
+
     /// The first unknown type code in this type. Nothing after a value with an unknown type can be
     /// decoded.
     ///
@@ -230,12 +251,7 @@ impl Type {
         match self {
             Self::Unknown(_) | Self::Deep | Self::Damaged => Some(self),
             Self::Object(fields) => fields.iter().find_map(|field| field.ty.endless()),
-            Self::Array(element)
-            | Self::FixedArray(element, _)
-            | Self::CountedArray(element, _)
-            | Self::RelLoc(element)
-            | Self::DataLoc(element) => element.endless(),
-            _ => None,
+            _ => self.element()?.endless(),
         }
     }
 
@@ -253,25 +269,15 @@ impl Type {
     pub(crate) fn has_dates(&self) -> bool {
         match self {
             Self::DateTime => true,
-            Self::Object(_)
-            | Self::Array(_)
-            | Self::FixedArray(..)
-            | Self::CountedArray(..)
-            | Self::RelLoc(_)
-            | Self::DataLoc(_) => self.has_dates_inside(),
-            _ => false,
+            Self::Object(_) => self.has_dates_inside(),
+            _ => self.element().is_some() && self.has_dates_inside(),
         }
     }
 
     fn has_dates_inside(&self) -> bool {
         match self {
             Self::Object(fields) => fields.iter().any(|field| field.ty.has_dates()),
-            Self::Array(element)
-            | Self::FixedArray(element, _)
-            | Self::CountedArray(element, _)
-            | Self::RelLoc(element)
-            | Self::DataLoc(element) => element.has_dates(),
-            _ => false,
+            _ => self.element().is_some_and(Self::has_dates),
         }
     }
 

@@ -6,8 +6,9 @@
 //! about what is not in the file: a new trace, or another output than before.
 //!
 //! Two values of the variable `NETTRACE_AGREED` change that: with `ask` the tests ask about
-//! everything, and with `record` they also add to the file what agrees. To record anew, delete the
-//! file first.
+//! everything, as the lane `judge` does, and with `record` they also add to the file what agrees.
+//! To record anew, delete the file first. Tests that leave pictures also ask if the variable
+//! `NETTRACE_SCREENS` names a folder for them.
 
 use std::{
     collections::BTreeSet,
@@ -35,7 +36,7 @@ impl Agreed {
         let mode = env::var("NETTRACE_AGREED").unwrap_or_default();
         assert!(matches!(&*mode, "" | "ask" | "record"), "NETTRACE_AGREED={mode}");
         let text = fs::read_to_string(&path).unwrap_or_default();
-        let known = if mode.is_empty() {
+        let known = if mode.is_empty() && env::var_os("NETTRACE_SCREENS").is_none() {
             text.lines().map(str::to_owned).collect()
         } else {
             BTreeSet::new()

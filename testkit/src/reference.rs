@@ -15,6 +15,8 @@ use std::{
 
 use parking_lot::Mutex;
 
+use crate::agreed::Agreed;
+
 /// The folder next to the workspace.
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared");
 
@@ -209,28 +211,34 @@ pub fn judged_of_many(bytes: &[u8]) -> Option<Verdict> {
     if number <= 4 || number % 8 == 0 { judged(bytes) } else { None }
 }
 
-/// Asserts that `dotnet-trace`, which contains an older reader, opens a trace.
+/// What `dotnet-trace` has opened before.
+const OPENED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/dotnet-trace.agreed");
+
+/// Asserts that `dotnet-trace`, which contains an older reader, opens a trace. It is not asked
+/// again about a trace in memory that it has opened before.
 ///
 /// # Panics
 /// If it does not.
 #[track_caller]
 pub fn dotnet_trace_opens(trace: &Trace<'_>) {
-    let Some(tool) = tool("dotnet-trace") else { return };
-    let mut command = Command::new(tool);
-    command.arg("report");
-    let file;
     match trace {
-        Trace::Bytes(bytes) => {
-            file = File::new(bytes);
-            command.arg(&file.0)
-        }
-        Trace::File(path) => command.arg(path),
+        Trace::Bytes(bytes) => Agreed::open(OPENED).or_ask(&[bytes], || opens(&File::new(bytes).0)),
+        Trace::File(path) => drop(opens(path)),
         Trace::Pipe(_) => panic!("it takes files only"),
-    };
-    let output = command.args(["topN", "-n", "3"]).output().expect("dotnet-trace runs");
+    }
+}
+
+/// `false`: there is no `dotnet-trace`.
+#[track_caller]
+fn opens(path: &Path) -> bool {
+    let Some(tool) = tool("dotnet-trace") else { return false };
+    let mut command = Command::new(tool);
+    let output = command.arg("report").arg(path).args(["topN", "-n", "3"]).output();
+    let output = output.expect("dotnet-trace runs");
     let [text, errors] =
         [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     assert!(output.status.success() && !text.contains("[ERROR]"), "{text}\n{errors}");
+    true
 }
 
 /// A file with a trace from memory. It is removed on drop.

@@ -77,6 +77,16 @@ pub(crate) fn test(_: &Workspace, tally: &mut Tally) -> Result<()> {
     some(tally.ran() - before, "`cargo test` ran no test")
 }
 
+/// Asks the reference readers, Perfetto, Chromium and query engines again what they have agreed to
+/// before: see `testkit/src/agreed.rs`.
+pub(crate) fn judge(_: &Workspace, tally: &mut Tally) -> Result<()> {
+    let packages = ["nettrace-cli", "nettrace-format", "nettrace-views"];
+    let step = Step::cargo().args(["test", "--all-features", "--tests", "judge"]);
+    let step = step.args(packages.into_iter().flat_map(|name| ["-p", name]));
+    let step = step.env("NETTRACE_AGREED", "ask");
+    some(again(step, tally)?.ran(), "no test has `judge` in its name")
+}
+
 /// Runs the long test of `accounting` in release mode: 40 runs of `stress` with too little memory.
 pub(crate) fn accounting(_: &Workspace, tally: &mut Tally) -> Result<()> {
     let before = tally.ran();
@@ -302,6 +312,8 @@ pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         .env("QEMU_LD_PREFIX", "/usr/aarch64-linux-gnu")
         // Tests that start programs read this, and so do tests that the emulator cannot run.
         .env("NETTRACE_EMULATOR", EMULATOR)
+        // There is one processor.
+        .env("RUST_TEST_THREADS", "1")
         // The latter print that they are skipped, and the harness hides output by default.
         .args(["--", "--show-output"]);
     let seen = again(step, tally)?;

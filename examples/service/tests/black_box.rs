@@ -135,22 +135,30 @@ fn recover(command: &Path, folders: &Folders) -> PathBuf {
 #[test]
 fn a_service_that_crashes_or_is_killed_leaves_its_last_requests() {
     let Some(command) = command() else { return };
-    for signal in [Signal::SEGV, Signal::ABORT, Signal::KILL] {
-        for mode in [Mode::Keeps, Mode::Writes] {
-            let folders = Folders::new();
-            let mut service = Command::new(SERVICE)
-                .args(folders.arguments(mode, &["--rate", "500"]))
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            wait_for(&folders.recorder(), &mut service);
-            thread::sleep(Duration::from_millis(2_000));
-            let (time, status) = kill(&mut service, signal);
-            assert_eq!(status.signal(), Some(signal.as_raw()));
-            has_last_requests(&recover(&command, &folders), time);
+    // Each service mostly waits.
+    thread::scope(|scope| {
+        for signal in [Signal::SEGV, Signal::ABORT, Signal::KILL] {
+            for mode in [Mode::Keeps, Mode::Writes] {
+                let command = &command;
+                scope.spawn(move || leaves_its_last_requests(command, signal, mode));
+            }
         }
-    }
+    });
+}
+
+fn leaves_its_last_requests(command: &Path, signal: Signal, mode: Mode) {
+    let folders = Folders::new();
+    let mut service = Command::new(SERVICE)
+        .args(folders.arguments(mode, &["--rate", "500"]))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for(&folders.recorder(), &mut service);
+    thread::sleep(Duration::from_millis(2_000));
+    let (time, status) = kill(&mut service, signal);
+    assert_eq!(status.signal(), Some(signal.as_raw()));
+    has_last_requests(&recover(command, &folders), time);
 }
 
 #[test]

@@ -76,13 +76,8 @@ fn add_names<'a>(fields: &'a [Field], names: &mut BTreeSet<&'a str>) {
     for field in fields {
         names.insert(&field.name);
         let mut ty = &field.ty;
-        while let Type::Array(of)
-        | Type::FixedArray(of, _)
-        | Type::CountedArray(of, _)
-        | Type::RelLoc(of)
-        | Type::DataLoc(of) = ty
-        {
-            ty = of;
+        while let Some(element) = ty.element() {
+            ty = element;
         }
         if let Type::Object(fields) = ty {
             add_names(fields, names);
@@ -109,12 +104,10 @@ fn shape(of: &Field) -> FieldDescription<'_> {
     fn ty(of: &Type) -> TypeCode<'_> {
         types::code(of).unwrap_or_else(|| match of {
             Type::Object(fields) => TypeCode::Object(fields.iter().map(shape).collect()),
-            Type::Array(of)
-            | Type::FixedArray(of, _)
-            | Type::CountedArray(of, _)
-            | Type::RelLoc(of)
-            | Type::DataLoc(of) => TypeCode::Array(Box::new(ty(of))),
-            _ => TypeCode::Plain(PlainType::Byte),
+            _ => match of.element() {
+                Some(element) => TypeCode::Array(Box::new(ty(element))),
+                None => TypeCode::Plain(PlainType::Byte),
+            },
         })
     }
     FieldDescription { name: &of.name, ty: ty(&of.ty) }

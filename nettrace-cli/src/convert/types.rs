@@ -459,10 +459,7 @@ fn has_dates(of: &Type) -> bool {
     match of {
         Type::DateTime => true,
         Type::Object(fields) => fields.iter().any(|field| has_dates(&field.ty)),
-        Type::Array(of) | Type::FixedArray(of, _) | Type::RelLoc(of) | Type::DataLoc(of) => {
-            has_dates(of)
-        }
-        _ => false,
+        _ => of.element().is_some_and(has_dates),
     }
 }
 
@@ -485,10 +482,9 @@ fn cost_of_field(field: &Field) -> usize {
 fn cost_of_type(of: &Type) -> usize {
     match of {
         Type::Object(fields) => fields.iter().map(cost_of_field).sum(),
-        Type::Array(of) | Type::FixedArray(of, _) | Type::RelLoc(of) | Type::DataLoc(of) => {
-            size_of::<Type>() + size_of::<FieldType>() + cost_of_type(of)
-        }
-        _ => 0,
+        _ => of.element().map_or(0, |element| {
+            size_of::<Type>() + size_of::<FieldType>() + cost_of_type(element)
+        }),
     }
 }
 

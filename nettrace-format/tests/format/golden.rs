@@ -3,7 +3,7 @@
 //! are the older versions, `complete.heph` is Heph's format.
 //!
 //! A test run never rewrites the files. To change a format deliberately: delete its file, run
-//! `cargo test -p nettrace-format --test golden -- --ignored`, and read the difference.
+//! `cargo test -p nettrace-format --test format -- --ignored`, and read the difference.
 
 use std::{io::Write, path::PathBuf};
 
@@ -284,7 +284,7 @@ fn complete_files() {
 }
 
 #[test]
-fn readers_take_the_golden_files() {
+fn judges_take_the_golden_files() {
     for (name, _) in files().iter().filter(|(name, _)| name.ends_with(".nettrace")) {
         let golden = std::fs::read(path(name)).unwrap();
         dotnet_trace_opens(&golden);

@@ -5,7 +5,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{Field, parse::Parser};
 
-use super::{SpanEvents, StartField, StopField};
+use super::{OF_END, SpanEvents, StartField, StopField};
 use crate::{
     ast::{self, Derive},
     attr::{Attrs, Item, Place},
@@ -17,9 +17,6 @@ use crate::{
 /// What readers know such a type by.
 const KEY: &str = "nettrace.span";
 const VALUE: &str = "single";
-
-/// The fields that the event has of its own.
-const OWN: &[&str] = &["started", "duration", "outcome", "polls", "busy"];
 
 /// The bytes that a kept value of unknown size may take without an allocation.
 const TYPICAL: usize = 64;
@@ -54,8 +51,7 @@ impl SpanEvents<'_> {
         let stop = stop
             .iter()
             .map(|StopField { ident, ty, attributes, .. }| quote!(#attributes #ident: #ty));
-        let polled =
-            self.is_future.then(|| quote!(polls: ::core::primitive::u32, busy: #krate::Elapsed,));
+        let of_end = self.fields_of_end();
         let keep = self.keep();
         let description = description.replace("begins", "is over");
         quote! {
@@ -66,9 +62,7 @@ impl SpanEvents<'_> {
             #[trace_event(#keys, description = #description)]
             struct #ident #lifetime {
                 started: #krate::StartTime,
-                duration: #krate::Elapsed,
-                outcome: #krate::Outcome,
-                #polled
+                #of_end
                 #(#fields,)*
                 #(#stop),*
             }
@@ -138,7 +132,7 @@ impl SpanEvents<'_> {
     /// The statement that records the event, of which `__end` tells.
     pub(super) fn emit_single(&self) -> TokenStream {
         let krate = self.krate;
-        let polled = self.is_future.then(|| quote!(polls: __end.polls, busy: __end.busy,));
+        let of_end = self.values_of_end();
         let fields = self.start.iter().enumerate().map(|(at, StartField { ident, .. })| {
             match at.checked_sub(1) {
                 None => quote!(#ident: __values.first(),),
@@ -151,9 +145,7 @@ impl SpanEvents<'_> {
             #values
             #krate::__private::Emit::emit(__Call {
                 started: __end.started,
-                duration: __end.duration,
-                outcome: __end.outcome,
-                #polled
+                #of_end
                 #(#fields)*
                 #(#stop),*
             });
@@ -164,7 +156,7 @@ impl SpanEvents<'_> {
 /// Reports fields that such an event cannot have.
 pub(super) fn check(fields: &[StartField], later: &[StopField], errors: &mut Errors) {
     for StartField { ident, attributes, .. } in fields {
-        if OWN.iter().any(|own| ident == own) {
+        if ident == "started" || OF_END.iter().any(|own| ident == own) {
             errors.on(
                 ident,
                 format!("the event of a span with `mode = single` has a field `{ident}` already"),

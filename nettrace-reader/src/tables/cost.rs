@@ -25,12 +25,7 @@ fn cost_of_fields(fields: &[Field]) -> usize {
 fn cost_of_type(ty: &Type) -> usize {
     match ty {
         Type::Object(fields) => cost_of_fields(fields),
-        Type::Array(element)
-        | Type::FixedArray(element, _)
-        | Type::CountedArray(element, _)
-        | Type::RelLoc(element)
-        | Type::DataLoc(element) => size_of::<Type>() + cost_of_type(element),
-        _ => 0,
+        _ => ty.element().map_or(0, |element| size_of::<Type>() + cost_of_type(element)),
     }
 }
 

@@ -541,8 +541,7 @@ fn payload_size(fields: &[Field]) -> Option<u32> {
         match ty {
             Type::RelLoc(_) | Type::DataLoc(_) => true,
             Type::Object(fields) => fields.iter().any(|field| has_location(&field.ty)),
-            Type::Array(element) | Type::FixedArray(element, _) => has_location(element),
-            _ => false,
+            _ => ty.element().is_some_and(has_location),
         }
     }
     fields.iter().try_fold(0_u32, |sum, field| {

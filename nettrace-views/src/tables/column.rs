@@ -147,13 +147,11 @@ impl Planner {
             Type::DateTime => (time(), timestamp()),
             Type::Guid | Type::Decimal | Type::Utf16String | Type::Utf8String => text(),
             Type::Object(fields) => self.object(fields, stated, depth)?,
-            Type::Array(element)
-            | Type::FixedArray(element, _)
-            | Type::CountedArray(element, _)
-            | Type::RelLoc(element)
-            | Type::DataLoc(element) => self.array(element, stated, depth)?,
-            // The rest of the payload.
-            _ => (Column::Bytes(BinaryBuilder::with_capacity(0, 0)), DataType::Binary),
+            _ => match ty.element() {
+                Some(element) => self.array(element, stated, depth)?,
+                // The rest of the payload.
+                None => (Column::Bytes(BinaryBuilder::with_capacity(0, 0)), DataType::Binary),
+            },
         })
     }
 

@@ -1,11 +1,12 @@
 //! Three query engines read the tables, and find the same: what is in the trace.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use nettrace_reader::Reader;
 use nettrace_views::tables::{Options, Tables, write};
 use nettrace_writer::{Emit, Session, TraceEvent, TraceSpan, sink::MemorySink};
 use testkit::{
+    agreed::Agreed,
     engines,
     reference::dotnet_traces,
     streams::{samples, v5_samples},
@@ -57,9 +58,10 @@ fn many() -> Vec<u8> {
 }
 
 #[test]
-fn three_engines_find_the_same() {
-    let Some(python) = engines::python() else { return };
+fn judge_engines_find_the_same() {
+    let agreed = Agreed::open("tests/tables/engines.agreed");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tables/engines.py");
+    let program = fs::read(&script).unwrap();
     let handmade = [
         "scalars",
         "arrays",
@@ -93,28 +95,54 @@ fn three_engines_find_the_same() {
             };
             *counted.entry((metadata.provider.clone(), event)).or_default() += 1;
         }
-        let total: u64 = counted.values().sum();
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out");
         let mut events = Reader::new(&source[..]).unwrap().sorted();
         write(Tables::Parquet, &mut events, &out, &Options::default()).unwrap();
-        let said = engines::run(&python, &script, &[out.to_str().unwrap()]);
-        let mut found = BTreeMap::new();
-        let mut of_types = 0;
-        for line in said.lines() {
-            match line.split('\t').collect::<Vec<_>>()[..] {
-                ["rows", "events", rows] => assert_eq!(rows.parse(), Ok(total), "{name}"),
-                ["rows", table, rows] if table.starts_with("types") => {
-                    of_types += rows.parse::<u64>().unwrap();
-                }
-                ["rows", ..] => {}
-                ["count", provider, event, count] => {
-                    found.insert((provider.to_owned(), event.to_owned()), count.parse().unwrap());
-                }
-                _ => panic!("{line}"),
-            }
-        }
-        assert_eq!(found, counted, "{name}");
-        assert_eq!(of_types, total, "{name}");
+        let mut parts = vec![program.clone(), format!("{counted:?}").into_bytes()];
+        add_files(&out, &mut parts);
+        let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
+        agreed.or_ask(&parts, || {
+            let Some(python) = engines::python() else { return false };
+            let said = engines::run(&python, &script, &[out.to_str().unwrap()]);
+            compare(name, &said, &counted);
+            true
+        });
     }
+}
+
+/// Adds the name and the content of each file in a folder, in the order of their names.
+fn add_files(folder: &Path, parts: &mut Vec<Vec<u8>>) {
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
+        parts.push(path.file_name().unwrap().as_encoded_bytes().to_owned());
+        if path.is_dir() {
+            add_files(&path, parts);
+        } else {
+            parts.push(fs::read(path).unwrap());
+        }
+    }
+}
+
+/// Compares what the engines say with the number of events of each provider and name.
+fn compare(name: &str, said: &str, counted: &BTreeMap<(String, String), u64>) {
+    let total: u64 = counted.values().sum();
+    let mut found = BTreeMap::new();
+    let mut of_types = 0;
+    for line in said.lines() {
+        match line.split('\t').collect::<Vec<_>>()[..] {
+            ["rows", "events", rows] => assert_eq!(rows.parse(), Ok(total), "{name}"),
+            ["rows", table, rows] if table.starts_with("types") => {
+                of_types += rows.parse::<u64>().unwrap();
+            }
+            ["rows", ..] => {}
+            ["count", provider, event, count] => {
+                found.insert((provider.to_owned(), event.to_owned()), count.parse().unwrap());
+            }
+            _ => panic!("{line}"),
+        }
+    }
+    assert_eq!(found, *counted, "{name}");
+    assert_eq!(of_types, total, "{name}");
 }

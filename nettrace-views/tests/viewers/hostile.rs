@@ -12,6 +12,7 @@ use nettrace_views::{
 };
 use serde_json::Value as Json;
 use testkit::{
+    agreed::Agreed,
     perfetto::{Field, Trace, ask, message},
     streams::hostile::{long_text, names, trace},
 };
@@ -41,7 +42,8 @@ fn texts(json: &Json, all: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn perfetto_and_chrome() {
+fn judge_perfetto_and_chrome() {
+    let agreed = Agreed::open("tests/viewers/perfetto.agreed");
     let folder = tempfile::tempdir().unwrap();
     let bytes = convert(View::Perfetto, &Options::default());
     let trace = Trace::read(&bytes);
@@ -59,19 +61,23 @@ fn perfetto_and_chrome() {
     // Perfetto's format, whose ids have 32 bits.
     for (view, events, samples) in [(View::Perfetto, 56, [0, 0]), (View::Chrome, 49, [0, 7])] {
         let file = folder.path().join(view.name()).with_extension(view.endings()[0]);
-        fs::write(&file, convert(view, &Options::default())).unwrap();
-        let Some(answers) = ask(&file, &queries) else { return };
-        assert_eq!(answers[0], [[events, 7].map(Json::from)], "{view}");
-        // Perfetto shows what is before a NUL, and the escapes of control characters in JSON.
-        let found: BTreeSet<_> =
-            answers[1].iter().filter_map(|row| row[0].as_str()).map(str::to_owned).collect();
-        let shown = |name: String| match view {
-            View::Perfetto => name.split('\0').next().unwrap_or_default().to_owned(),
-            _ => name.chars().map(escaped).collect(),
-        };
-        assert_eq!(found, names().into_iter().map(shown).collect(), "{view}");
-        assert!(answers[2].is_empty(), "{view}: {:?}", answers[2]);
-        assert_eq!(answers[3], [samples.map(Json::from)], "{view}");
+        let bytes = convert(view, &Options::default());
+        fs::write(&file, &bytes).unwrap();
+        agreed.or_ask(&[&bytes, queries.concat().as_bytes()], || {
+            let Some(answers) = ask(&file, &queries) else { return false };
+            assert_eq!(answers[0], [[events, 7].map(Json::from)], "{view}");
+            // Perfetto shows what is before a NUL, and the escapes of control characters in JSON.
+            let found: BTreeSet<_> =
+                answers[1].iter().filter_map(|row| row[0].as_str()).map(str::to_owned).collect();
+            let shown = |name: String| match view {
+                View::Perfetto => name.split('\0').next().unwrap_or_default().to_owned(),
+                _ => name.chars().map(escaped).collect(),
+            };
+            assert_eq!(found, names().into_iter().map(shown).collect(), "{view}");
+            assert!(answers[2].is_empty(), "{view}: {:?}", answers[2]);
+            assert_eq!(answers[3], [samples.map(Json::from)], "{view}");
+            true
+        });
     }
 }
 

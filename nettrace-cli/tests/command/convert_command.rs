@@ -1,20 +1,14 @@
-//! Runs `nettrace convert` as a user does: output files, refusals, damaged input, exit codes. And
-//! `redact`, and `recover`.
-
-mod convert_support;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-mod escapes;
-mod program;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-mod recover;
-mod redact;
+//! Runs `nettrace convert` as a user does: output files, refusals, damaged input, exit codes.
 
 use std::{fs, path::Path};
 
-use convert_support::{convert, events, items, lost, read_on};
 use nettrace_reader::Options;
-use program::{nettrace, stderr};
 use testkit::streams::{EventType, Row, Stream, samples, v5::Objects, v5_samples};
+
+use crate::{
+    convert_support::{self, convert, events, items, lost, read_on},
+    program::{nettrace, stderr},
+};
 
 const FORMATS: [&str; 4] = ["v6", "v5", "v4", "heph"];
 

@@ -1,4 +1,8 @@
-//! `nettrace schema`: types of the code beside the same types of a trace.
+//! `nettrace schema`: types of the code beside the same types of a trace. A program of its own,
+//! because all types of a program are in its catalogue.
+
+#[path = "../program/mod.rs"]
+mod program;
 
 use std::{fs, path::Path, time::Duration};
 

@@ -1,18 +1,17 @@
 //! `nettrace info --json` and `verify --json`. The tests count every number again in another way.
-//! And `nettrace schema`.
-
-mod program;
-mod schema;
-mod spans;
 
 use std::collections::BTreeMap;
 
 use nettrace_reader::{Item, Options};
-use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
 use testkit::{
     reference::dotnet_traces,
     streams::{self, EventType, Row, Stream, random, samples, v5_random, v5_samples},
+};
+
+use crate::{
+    program::{nettrace, stderr, stdout, strict_json},
+    spans,
 };
 
 fn object(args: &[&str], trace: &[u8], code: i32) -> Value {

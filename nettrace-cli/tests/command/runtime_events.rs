@@ -1,10 +1,7 @@
 //! Events of the .NET runtime: every name, field and value is the one that TraceEvent shows.
 
-mod program;
-
 use std::{fs, path::Path, process::Command};
 
-use program::{stdout, strict_json};
 use serde_json::{Map, Value};
 use testkit::{
     agreed::Agreed,
@@ -14,11 +11,13 @@ use testkit::{
     streams::runtime,
 };
 
+use crate::program::{stdout, strict_json};
+
 /// Which traces came out well before.
-const AGREED: &str = "tests/reference/runtime.agreed";
+const AGREED: &str = "tests/command/reference/runtime.agreed";
 
 /// The reader's table.
-const TABLE: &str = include_str!("../../nettrace-reader/src/runtime/events.txt");
+const TABLE: &str = include_str!("../../../nettrace-reader/src/runtime/events.txt");
 
 /// The parts of the table that need no runtime are those of the manifests here.
 #[test]
@@ -192,7 +191,7 @@ fn check(trace: &Path, agreed: &Agreed) {
 }
 
 #[test]
-fn real_traces_show_what_traceevent_shows() {
+fn judge_shows_the_same_of_real_traces() {
     let agreed = Agreed::open(AGREED);
     for trace in dotnet_traces() {
         check(&trace, &agreed);

@@ -1,19 +1,19 @@
 //! Spans of NetTrace traces become spans of Heph traces, and the command shows them.
 
-mod convert_support;
-mod program;
-
 use std::{collections::BTreeMap, fs};
 
-use convert_support::{convert, left_out};
 use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema};
 use nettrace_format::{
     Format, Row, Stream,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
 };
 use nettrace_reader::heph::{Reader, SpanPart};
-use program::strict_json;
 use testkit::{activities, reference::dotnet_traces};
+
+use crate::{
+    convert_support::{convert, left_out},
+    program::{self, strict_json},
+};
 
 const fn event(
     id: u16,

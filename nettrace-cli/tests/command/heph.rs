@@ -1,11 +1,10 @@
 //! Runs the command on Heph traces. Checks output and exit codes.
 
-mod program;
-
 use std::process::Command;
 
 use nettrace_format::heph::{EventHeader, EventPacket, Value};
-use program::strict_json;
+
+use crate::program::{self, strict_json};
 
 /// An epoch, the example event of the format's document, and an event after two lost ones.
 const TRACE: &[u8] = b"\x75\xD1\x1D\x4D\0\0\0\x17\0\x05epoch\x16\x58\x45\xE9\x12\x14\xEC\x90\

@@ -1,20 +1,18 @@
 //! Compares converted traces with their sources, as the reference reader shows them.
 
-mod convert_support;
-mod program;
-
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use convert_support::{convert, lost};
 use testkit::{
     agreed::Agreed,
     reference::{dotnet_traces, judge},
     streams::{random, samples, v5_random, v5_samples},
 };
+
+use crate::convert_support::{convert, lost};
 
 /// The reference reader's output for a file, without the time that it took, and its exit code.
 fn lines(judge: &Path, command: &str, file: &Path) -> (Option<i32>, Vec<String>) {
@@ -55,7 +53,7 @@ fn converted(agreed: &Agreed, name: &str, bytes: &[u8], to: &str, compare: impl 
 }
 
 fn agreed() -> Agreed {
-    Agreed::open("tests/reference/convert.agreed")
+    Agreed::open("tests/command/reference/convert.agreed")
 }
 
 fn older() -> Vec<(String, Vec<u8>)> {

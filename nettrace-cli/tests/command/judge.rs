@@ -1,22 +1,22 @@
 //! Compares this command with the reference reader on the same streams, event by event.
 #![allow(clippy::disallowed_methods, reason = "several threads start the reference reader")]
 
-mod program;
-mod reference;
-
 use std::{num::NonZero, path::Path, process::Command, thread};
 
-use program::nettrace;
-use reference::{assert_same_output, our_totals, views};
 use testkit::{
     agreed::Agreed,
     reference::judge,
     streams::{random, samples, unusual, v5_random, v5_samples},
 };
 
+use crate::{
+    program::{self, nettrace},
+    reference::{assert_same_output, our_totals, views},
+};
+
 /// Which comparisons of hundreds of streams came out well before. Streams by hand are always
 /// compared.
-const AGREED: &str = "tests/reference/judge.agreed";
+const AGREED: &str = "tests/command/reference/judge.agreed";
 
 /// Compares the headers, values and totals of one stream.
 fn compare(dir: &Path, name: &str, bytes: &[u8], agreed: Option<&Agreed>) {

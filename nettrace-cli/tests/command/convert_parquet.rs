@@ -1,16 +1,15 @@
 //! Conversion to tables by the command.
 #![cfg(feature = "parquet")]
 
-mod program;
-
 use std::{collections::BTreeSet, fs, path::Path};
 
 use nettrace_writer::{Emit, Session, TraceEvent, TraceSpan, sink::MemorySink};
-use program::{nettrace, stderr, stdout, strict_json};
 use testkit::{
     engines,
     streams::{EventType, Row, Stream, samples},
 };
+
+use crate::program::{nettrace, stderr, stdout, strict_json};
 
 /// What is in a folder, sorted.
 fn listed(folder: &std::path::Path) -> Vec<String> {
@@ -182,7 +181,7 @@ fn fields_that_are_not_read_are_told() {
 #[test]
 fn a_report_has_the_numbers_of_the_tables() {
     let Some(python) = engines::python() else { return };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report_tables.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/command/report_tables.py");
     let source = orders();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("tables");

@@ -1,19 +1,19 @@
 //! Runs the command as a user does: on files and pipes. Checks exit codes and output.
 
-mod escapes;
-mod program;
-
 use std::{
     io::Read,
     process::{Command, Output, Stdio},
 };
 
-use escapes::assert_printable;
-use program::{nettrace, stderr, stdout};
 use testkit::streams::{
     EventType, Row, Stream, hostile, samples, utf16z,
     v5::{self, Objects},
     v5_samples,
+};
+
+use crate::{
+    escapes::assert_printable,
+    program::{nettrace, stderr, stdout},
 };
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     spans::{SOLD, START, event, place, single, stop, stream},
-    trees,
+    tree::trees,
 };
 
 /// Numbers that look random, always the same.

@@ -1,9 +1,5 @@
 //! Runs `nettrace tree` on traces of spans, and compares it with models and with the reference.
 
-mod program;
-mod spans;
-mod spans_random;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -12,19 +8,22 @@ use std::{
 };
 
 use nettrace_format::heph::{EventHeader, EventPacket, epoch};
-use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
-use spans::{
-    PAY_START, PAY_STOP, RESUME, SOLD, START, SUSPEND, event, place, single, stop, stream,
-};
 use testkit::{
     activities,
     reference::dotnet_traces,
     streams::{EventType, Row, Stream},
 };
 
+use crate::{
+    program::{nettrace, stderr, stdout, strict_json},
+    spans::{
+        self, PAY_START, PAY_STOP, RESUME, SOLD, START, SUSPEND, event, place, single, stop, stream,
+    },
+};
+
 /// The objects that `tree --json` prints.
-fn trees(args: &[&str], trace: &[u8]) -> Vec<Value> {
+pub(crate) fn trees(args: &[&str], trace: &[u8]) -> Vec<Value> {
     let output = nettrace(&[&["tree", "--json", "-"], args].concat(), trace);
     assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
     stdout(&output).lines().map(strict_json).collect()

@@ -1,20 +1,20 @@
 //! Runs `nettrace report`, and compares each number of the page with `info` and `tree`.
 
-mod program;
-mod spans;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
 };
 
 use nettrace_writer::{Session, sink::MemorySink, traced};
-use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
-use spans::{PAY_START, PAY_STOP, Place, SOLD, START, event, place, single, stop, stream};
 use testkit::{
     reference::dotnet_traces,
     streams::{EventType, Row, Stream},
+};
+
+use crate::{
+    program::{nettrace, stderr, stdout, strict_json},
+    spans::{self, PAY_START, PAY_STOP, Place, SOLD, START, event, place, single, stop, stream},
 };
 
 /// The data of the page of a trace, and the exit code.

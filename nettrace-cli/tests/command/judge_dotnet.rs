@@ -1,9 +1,5 @@
 //! Compares the command with the reference reader on real .NET traces.
 
-mod one_collect;
-mod program;
-mod reference;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -12,13 +8,16 @@ use std::{
 };
 
 use nettrace_reader::{Metadata, Options};
-use program::{stdout, strict_json, summary};
-use reference::{
-    assert_same_output, event_object, header_line, is_same, our_totals, reference_totals,
-    type_opcode, views,
-};
 use serde_json::Value;
 use testkit::reference::{dotnet_traces as traces, judge};
+
+use crate::{
+    program::{stdout, strict_json, summary},
+    reference::{
+        self, assert_same_output, event_object, header_line, is_same, our_totals, reference_totals,
+        type_opcode, views,
+    },
+};
 
 /// Runs the command on a sound file.
 fn nettrace(args: &[&str], file: &Path) -> Output {

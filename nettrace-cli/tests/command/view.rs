@@ -2,9 +2,6 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "a test sleeps")]
 
-mod program;
-mod spans;
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -16,8 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use spans::{START, event, place, stop, stream};
 use testkit::process::copy_program;
+
+use crate::{
+    program,
+    spans::{START, event, place, stop, stream},
+};
 
 fn trace() -> Vec<u8> {
     let root = place(7, 1, 0);

@@ -1,16 +1,15 @@
 //! Runs `nettrace dump` and its filters, and parses every line of standard output.
 
-mod program;
-
 use std::process::{Command, Stdio};
 
 use nettrace_event::{
     ArrayLayout, EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema,
 };
 use nettrace_format::v6;
-use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
 use testkit::streams::{EventType, Row, Stream, samples, string, utf16z, v5_samples, varint};
+
+use crate::program::{nettrace, stderr, stdout, strict_json};
 
 /// The objects that `dump --json` prints. Fails if it prints anything else.
 fn events(args: &[&str], trace: &[u8]) -> Vec<Value> {

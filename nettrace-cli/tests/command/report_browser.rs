@@ -1,17 +1,22 @@
 //! Opens reports in headless Chromium, and compares what it shows with `info` and `tree`.
 
-mod program;
-mod spans;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use std::{fs, path::Path, process::Command};
-
-use program::{nettrace, stdout, strict_json};
 use serde_json::{Value, json};
-use spans::{PAY_START, PAY_STOP, SOLD, START, event, place, single, stop, stream};
 use testkit::{
+    agreed::Agreed,
     browser::{self, Browser},
     reference::dotnet_traces,
     streams::{EventType, Row, Stream, utf16z},
+};
+
+use crate::{
+    program::{nettrace, stdout, strict_json},
+    spans::{PAY_START, PAY_STOP, SOLD, START, event, place, single, stop, stream},
 };
 
 /// Spans of two names, events inside, an end that is missing.
@@ -85,8 +90,8 @@ fn instruments_trace() -> Vec<u8> {
 }
 
 #[test]
-fn pages_show_what_info_and_tree_say() {
-    let Some(Browser { packages, chromium }) = browser::find(&["playwright-core"]) else { return };
+fn judge_pages_show_what_info_and_tree_say() {
+    let agreed = Agreed::open("tests/command/reference/browser.agreed");
     let folder = tempfile::tempdir().unwrap();
     let mut spans = spans_trace();
     let mut traces = vec![
@@ -103,28 +108,50 @@ fn pages_show_what_info_and_tree_say() {
             traces.push((name, fs::read(&path).unwrap()));
         }
     }
-    let mut pages = Vec::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/command/report_browser.mjs");
+    let mut parts = vec![fs::read(&script).unwrap()];
+    let (mut pages, mut expected) = (Vec::new(), Vec::new());
     for (name, trace) in &traces {
         let page = folder.path().join(format!("{name}.html"));
         nettrace(&["report", "-", "-o", page.to_str().unwrap(), "--title", name], trace);
+        let info = nettrace(&["info", "--json", "-"], trace).stdout;
+        let trees = nettrace(&["tree", "--json", "--slow", "20", "-"], trace).stdout;
+        parts.extend([fs::read(&page).unwrap(), info.clone(), trees.clone()]);
         pages.push(page);
+        expected.push([info, trees].map(|lines| String::from_utf8(lines).unwrap()));
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report_browser.mjs");
+    let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
+    agreed.or_ask(&parts, || {
+        let Some(browser) = browser::find(&["playwright-core"]) else { return false };
+        let names: Vec<_> = traces.iter().map(|(name, _)| &**name).collect();
+        compare_pages(&browser, &script, &pages, &names, &expected);
+        true
+    });
+}
+
+/// Opens the pages. Compares what they show with the lines of `info` and `tree`.
+fn compare_pages(
+    browser: &Browser,
+    script: &Path,
+    pages: &[PathBuf],
+    names: &[&str],
+    expected: &[[String; 2]],
+) {
     let output = Command::new("node")
-        .args([&script, &packages, &chromium])
-        .args(&pages)
+        .args([script, &browser.packages, &browser.chromium])
+        .args(pages)
         .output()
         .expect("node runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let results: Vec<_> = stdout(&output).lines().map(strict_json).collect();
-    assert_eq!(results.len(), traces.len());
-    for ((name, trace), result) in traces.iter().zip(&results) {
+    assert_eq!(results.len(), names.len());
+    for ((name, expected), result) in names.iter().zip(expected).zip(&results) {
         assert_eq!(result["problems"], json!([]), "{name}");
         assert_eq!(result["requests"], json!([]), "{name}");
         assert_eq!(result["widths"], json!({ "1280": 1280, "390": 390 }), "{name}");
         assert_eq!(result["read"]["unnamed"], 0, "{name}");
         assert_eq!(result["read"]["title"], json!(name));
-        compare(name, trace, &result["read"]);
+        compare(name, expected, &result["read"]);
     }
     assert_eq!(results[0]["enlarged"], true);
     let alerts = |index: usize| results[index]["read"]["alerts"].to_string();
@@ -139,8 +166,8 @@ fn pages_show_what_info_and_tree_say() {
 }
 
 /// Compares the numbers that Chromium shows.
-fn compare(name: &str, trace: &[u8], read: &Value) {
-    let info = strict_json(stdout(&nettrace(&["info", "--json", "-"], trace)).trim());
+fn compare(name: &str, [info, trees]: &[String; 2], read: &Value) {
+    let info = strict_json(info.trim());
     for key in ["events", "lost", "spans", "bytes"] {
         assert_eq!(read["facts"][key], info[key], "{name}: {key}");
     }
@@ -163,8 +190,7 @@ fn compare(name: &str, trace: &[u8], read: &Value) {
         assert_eq!(column(threads, 4), of_info("threads", "lost"), "{name}");
     }
     // The slowest trees and those that are cut, as `tree` sorts them.
-    let trees = nettrace(&["tree", "--json", "--slow", "20", "-"], trace);
-    let trees: Vec<_> = stdout(&trees)
+    let trees: Vec<_> = trees
         .lines()
         .map(strict_json)
         .filter_map(|tree| {

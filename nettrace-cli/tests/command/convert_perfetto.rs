@@ -3,9 +3,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "Perfetto starts several times at once")]
 
-mod program;
-mod spans;
-
 use std::{
     collections::BTreeMap,
     env, fs, future,
@@ -15,15 +12,20 @@ use std::{
 };
 
 use nettrace_writer::{FutureExt, Session, TraceSpan, sink::MemorySink};
-use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
-use spans::{
-    Event, PAY_START, PAY_STOP, RESUME, SOLD, START, SUSPEND, event, place, single, stop, stream,
-};
 use testkit::{
+    agreed::Agreed,
     perfetto::{self, Slice, Trace, Track},
     reference::dotnet_traces,
     streams::{EventType, Row, Stream, random::Random, utf16z},
+};
+
+use crate::{
+    program::{nettrace, stderr, stdout, strict_json},
+    spans::{
+        self, Event, PAY_START, PAY_STOP, RESUME, SOLD, START, SUSPEND, event, place, single, stop,
+        stream,
+    },
 };
 
 fn convert(trace: &[u8]) -> (Trace, String) {
@@ -424,6 +426,7 @@ fn activities_of_dotnet() {
 /// Perfetto itself finds the same slices, with the same parents, flows and arguments.
 #[test]
 fn judge_perfetto_finds_the_same() {
+    let agreed = Agreed::open("tests/command/reference/perfetto.agreed");
     let folder = tempfile::tempdir().unwrap();
     let sources = [("samples", samples()), ("counters", counters()), ("requests", requests(30))];
     let mut sources = Vec::from(sources.map(|(name, source)| (name.to_owned(), source)));
@@ -435,7 +438,8 @@ fn judge_perfetto_finds_the_same() {
         let path = folder.path().join(format!("{name}.pftrace"));
         let output = nettrace(&["convert", "-", path.to_str().unwrap()], source);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let trace = Trace::read(&fs::read(&path).unwrap());
+        let bytes = fs::read(&path).unwrap();
+        let trace = Trace::read(&bytes);
         let queries = [
             "select count(*), sum(case when dur > 0 then dur else 0 end), sum(dur = -1) from slice",
             "select count(*) from flow",
@@ -448,49 +452,12 @@ fn judge_perfetto_finds_the_same() {
             "select count(*), count(distinct track_id), sum(value) from counter \
              where track_id not in (select id from perf_counter_track)",
         ];
-        let Some(answers) = perfetto::ask(&path, &queries) else { return };
-        perfetto::screens(&path);
-        let duration = |slice: &Slice| slice.end.map_or(0, |end| end - slice.start);
-        let slices = &trace.slices;
-        let numbers = [
-            slices.len() as i64,
-            slices.iter().map(duration).sum(),
-            slices.iter().filter(|slice| slice.end.is_none()).count() as i64,
-        ];
-        assert_eq!(answers[0], [numbers.map(|number| json!(number)).to_vec()], "{name}");
-        let sources: Vec<_> = slices.iter().flat_map(|slice| &slice.flows).collect();
-        let flows = slices.iter().flat_map(|slice| &slice.last_flows);
-        let flows = flows.filter(|flow| sources.contains(flow)).count();
-        assert_eq!(answers[1], [[json!(flows)]], "{name}");
-        let stacks = trace.samples.iter().map(|sample| &sample.stack);
-        let distinct: std::collections::BTreeSet<_> = stacks.collect();
-        let samples = [json!(trace.samples.len()), json!(distinct.len())];
-        assert_eq!(answers[2], [samples], "{name}");
-        let arguments: usize = slices.iter().map(arguments).sum();
-        assert_eq!(answers[3], [[json!(arguments)]], "{name}");
-        assert!(answers[4].is_empty(), "{name}: Perfetto found mistakes: {:?}", answers[4]);
-        let mut rows: Vec<_> = slices
-            .iter()
-            .map(|slice| {
-                // To Perfetto, an event is inside of another one of the same time.
-                let around = slice.parent.map(|place| &trace.slices[place]);
-                let around =
-                    around.filter(|around| duration(around) != 0).map(|around| &*around.name);
-                let start = slice.start + (1 << 34);
-                (start, slice.end.map_or(-1, |end| end - slice.start), slice, around)
-            })
-            .collect();
-        rows.sort_by_key(|(start, duration, slice, _)| (*start, -duration, &*slice.name));
-        for (row, (start, duration, slice, around)) in answers[5].iter().zip(&rows) {
-            let wanted = json!([start, duration, slice.name, slice.category, around]);
-            assert_eq!(json!(row), wanted, "{name}");
-        }
-        let tracks: std::collections::BTreeSet<_> =
-            trace.counters.iter().map(|(track, ..)| track).collect();
-        let sum: f64 = trace.counters.iter().map(|(.., value)| value).sum();
-        let sum = if trace.counters.is_empty() { Value::Null } else { json!(sum) };
-        let counters = [json!(trace.counters.len()), json!(tracks.len()), sum];
-        assert_eq!(answers[6], [counters], "{name}");
+        agreed.or_ask(&[&bytes, queries.concat().as_bytes()], || {
+            let Some(answers) = perfetto::ask(&path, &queries) else { return false };
+            perfetto::screens(&path);
+            compare_answers(name, &trace, &answers);
+            true
+        });
     };
     // Each takes seconds to start Perfetto, and mostly waits.
     thread::scope(|scope| {
@@ -498,6 +465,50 @@ fn judge_perfetto_finds_the_same() {
             scope.spawn(|| some.iter().for_each(|(name, source)| compare(name, source)));
         }
     });
+}
+
+/// Compares what Perfetto has found with what we read of the same file.
+fn compare_answers(name: &str, trace: &Trace, answers: &[Vec<Vec<Value>>]) {
+    let duration = |slice: &Slice| slice.end.map_or(0, |end| end - slice.start);
+    let slices = &trace.slices;
+    let numbers = [
+        slices.len() as i64,
+        slices.iter().map(duration).sum(),
+        slices.iter().filter(|slice| slice.end.is_none()).count() as i64,
+    ];
+    assert_eq!(answers[0], [numbers.map(|number| json!(number)).to_vec()], "{name}");
+    let sources: Vec<_> = slices.iter().flat_map(|slice| &slice.flows).collect();
+    let flows = slices.iter().flat_map(|slice| &slice.last_flows);
+    let flows = flows.filter(|flow| sources.contains(flow)).count();
+    assert_eq!(answers[1], [[json!(flows)]], "{name}");
+    let stacks = trace.samples.iter().map(|sample| &sample.stack);
+    let distinct: std::collections::BTreeSet<_> = stacks.collect();
+    let samples = [json!(trace.samples.len()), json!(distinct.len())];
+    assert_eq!(answers[2], [samples], "{name}");
+    let arguments: usize = slices.iter().map(arguments).sum();
+    assert_eq!(answers[3], [[json!(arguments)]], "{name}");
+    assert!(answers[4].is_empty(), "{name}: Perfetto found mistakes: {:?}", answers[4]);
+    let mut rows: Vec<_> = slices
+        .iter()
+        .map(|slice| {
+            // To Perfetto, an event is inside of another one of the same time.
+            let around = slice.parent.map(|place| &trace.slices[place]);
+            let around = around.filter(|around| duration(around) != 0).map(|around| &*around.name);
+            let start = slice.start + (1 << 34);
+            (start, slice.end.map_or(-1, |end| end - slice.start), slice, around)
+        })
+        .collect();
+    rows.sort_by_key(|(start, duration, slice, _)| (*start, -duration, &*slice.name));
+    for (row, (start, duration, slice, around)) in answers[5].iter().zip(&rows) {
+        let wanted = json!([start, duration, slice.name, slice.category, around]);
+        assert_eq!(json!(row), wanted, "{name}");
+    }
+    let tracks: std::collections::BTreeSet<_> =
+        trace.counters.iter().map(|(track, ..)| track).collect();
+    let sum: f64 = trace.counters.iter().map(|(.., value)| value).sum();
+    let sum = if trace.counters.is_empty() { Value::Null } else { json!(sum) };
+    let counters = [json!(trace.counters.len()), json!(tracks.len()), sum];
+    assert_eq!(answers[6], [counters], "{name}");
 }
 
 /// How many arguments Perfetto makes of the annotations of a slice. It keeps one of each name.

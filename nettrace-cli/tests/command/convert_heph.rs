@@ -1,14 +1,14 @@
 //! Converts Heph traces: those that this project writes say the same as the traces that they come
 //! from, and those of others are shown as far as their format goes.
 
-mod program;
-mod spans;
-
 use std::{collections::BTreeMap, fs};
 
-use program::{nettrace, stderr, stdout};
-use spans::{PAY_START, PAY_STOP, SOLD, START, event, place, single, stop, stream};
 use testkit::{perfetto::Trace, streams::samples};
+
+use crate::{
+    program::{nettrace, stderr, stdout},
+    spans::{PAY_START, PAY_STOP, SOLD, START, event, place, single, stop, stream},
+};
 
 /// Every target, by its name.
 const TARGETS: [&str; 11] = [

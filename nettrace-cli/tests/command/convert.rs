@@ -1,18 +1,18 @@
 //! Converts traces, and compares the contents of the result with those of the source.
 
-mod convert_support;
-mod program;
-
-use convert_support::{
-    convert, events, heph_events, is_activity, is_sound, items, left_out, lost, shown, values,
-};
 use nettrace_reader::{Event, Reader};
-use program::{nettrace, stderr, stdout};
 use testkit::{
     reference::dotnet_traces,
     streams::{
         EventType, Row, STACK, Stream, fields_of, random, samples, utf16z, v5_random, v5_samples,
     },
+};
+
+use crate::{
+    convert_support::{
+        convert, events, heph_events, is_activity, is_sound, items, left_out, lost, shown, values,
+    },
+    program::{nettrace, stderr, stdout},
 };
 
 /// Handmade and random streams of version 6.

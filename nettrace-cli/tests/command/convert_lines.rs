@@ -1,13 +1,12 @@
 //! Conversion to JSON lines and CSV.
 
-mod program;
-
-use program::{nettrace, stderr, stdout, strict_json};
 use testkit::{
     csv,
     reference::dotnet_traces,
     streams::{hostile, samples, unusual, v5_samples},
 };
+
+use crate::program::{nettrace, stderr, stdout, strict_json};
 
 /// All traces by name.
 fn sources() -> Vec<(String, Vec<u8>)> {
@@ -118,7 +117,7 @@ fn python_reads_hostile_names() {
         "names": hostile::names(), "cells": cells, "text": hostile::long_text(),
     });
     std::fs::write(folder.path().join("expected"), expected.to_string()).unwrap();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/convert_lines.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command/convert_lines.py");
     let output =
         std::process::Command::new("python3").arg(script).arg(folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
