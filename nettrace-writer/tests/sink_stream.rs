@@ -513,7 +513,7 @@ fn nobody_who_receives_is_an_error_that_passes() {
     let session = Session::builder().format(Format::Heph).sink(sink).provider("Datagrams");
     let session = session.start().unwrap();
     drop(receiver);
-    let mut emitted = 0;
+    let mut emitted = 0_u32;
     let mut emit = || {
         Sent { number: emitted, text: "" }.emit();
         emitted += 1;
@@ -528,7 +528,7 @@ fn nobody_who_receives_is_an_error_that_passes() {
     assert!((0..2).any(|_| emit().is_ok()));
     (0..10).for_each(|_| emit().unwrap());
     let stats = session.finish().unwrap();
-    assert_eq!(stats.written + stats.dropped(), emitted.into(), "{stats:?}");
+    assert_eq!(stats.written + stats.dropped(), u64::from(emitted), "{stats:?}");
     assert!(stats.lost_in_sink > 0 && stats.sink_errors > 0, "{stats:?}");
     let events = received(&receiver).iter().filter(|packet| event_of(packet).is_some()).count();
     assert!(events >= 10, "{events}");
