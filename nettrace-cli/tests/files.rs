@@ -166,6 +166,14 @@ fn rotated_files_are_one_trace() {
     assert!(files.len() > 3, "{files:?}");
     let (folder, one) = (text(folder), text(one));
 
+    // A pattern that no shell has replaced.
+    let pattern = format!("{folder}/*.nettrace");
+    let count = |files: &str| json(&["info", "--json", files])["events"].clone();
+    assert_eq!(count(&pattern), count(folder));
+    let output = nettrace(&["info", &format!("{folder}/*.other")], &[]);
+    let said = stderr(&output);
+    assert!(!output.status.success() && said.contains("nothing matches it"), "{said}");
+
     let (ours, whole) = (json(&["info", "--json", folder]), json(&["info", "--json", one]));
     for key in [
         "events",

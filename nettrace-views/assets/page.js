@@ -21,7 +21,8 @@
     text === "" ? "(no name)" : text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]/g,
       (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
   // A name that can be broken between its words.
-  const words = (text) => visible(text).split(/(?<=[._:-])|(?=\/)|(?<=[a-z0-9])(?=[A-Z])/)
+  const words = (text) => visible(text)
+    .replace(/[._:-](?=.)|.(?=\/)|[a-z0-9](?=[A-Z])/g, "$&\0").split("\0")
     .flatMap((part, i) => (i > 0 ? [el("wbr"), part] : [part]));
 
   // Numbers.

@@ -66,10 +66,11 @@ pub(crate) struct File {
 }
 
 impl Files {
-    /// Looks at what a command is told to read. A folder stands for the traces in it.
+    /// Looks at what a command is told to read. A folder stands for the traces in it, a pattern for
+    /// the files and folders that it matches.
     pub(crate) fn find(paths: &[PathBuf]) -> Result<Self, Failure> {
         let mut all = Vec::new();
-        for path in paths {
+        for path in &matched(paths)? {
             if path.as_os_str() != "-" && path.is_dir() {
                 all.extend(traces_in(path)?);
             } else {
@@ -153,6 +154,29 @@ fn visible_files(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<Pa
 }
 
 /// The traces in a folder, by the first bytes of its files.
+/// The paths, with what matches a pattern in its place. A shell does that, unless the pattern is in
+/// quotes, or the shell is that of Windows. A path that exists is no pattern.
+fn matched(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut all = Vec::new();
+    for path in paths {
+        let pattern = path.to_str().filter(|text| text.contains(['*', '?', '[']));
+        let Some(pattern) = pattern.filter(|_| !path.exists()) else {
+            all.push(path.clone());
+            continue;
+        };
+        let fail = |error| Failure::Open(path.display().to_string(), error);
+        let invalid = |error| fail(io::Error::new(io::ErrorKind::InvalidInput, error));
+        let before = all.len();
+        for found in glob::glob(pattern).map_err(invalid)? {
+            all.push(found.map_err(|error| fail(error.into()))?);
+        }
+        if all.len() == before {
+            return Err(fail(io::Error::new(io::ErrorKind::NotFound, "nothing matches it")));
+        }
+    }
+    Ok(all)
+}
+
 fn traces_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error| Failure::Open(folder.display().to_string(), error);
     let mut found = Vec::new();

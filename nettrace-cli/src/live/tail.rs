@@ -125,7 +125,7 @@ fn wrap(lines: &str, columns: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The columns of a word. Escapes, which only colors have here, take none.
+/// The columns of a word, one for each character. Escapes, which only colors have here, take none.
 fn width(word: &str) -> usize {
     let escapes = word.split('\x1b').skip(1).map(|rest| 2 + rest.find('m').unwrap_or(0));
     word.trim_end().chars().count().saturating_sub(escapes.sum())

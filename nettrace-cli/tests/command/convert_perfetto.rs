@@ -314,8 +314,6 @@ fn spans_that_begin_at_the_same_time() {
     assert_eq!(sold.parent, Some(spans[4].0));
 }
 
-/// The spans of a request are below each other in its lane, and those that run at the same time
-/// beside each other. Requests that follow each other have one lane.
 /// Requests with spans at the same time.
 fn requests(count: u64) -> Vec<u8> {
     let mut events = Vec::new();
@@ -343,6 +341,8 @@ fn requests(count: u64) -> Vec<u8> {
     stream(events).end()
 }
 
+/// The spans of a request are below each other in its lane, and those that run at the same time
+/// beside each other. Requests that follow each other have one lane.
 #[test]
 fn requests_have_lanes() {
     const REQUESTS: u64 = 3000;

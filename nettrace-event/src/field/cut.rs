@@ -9,7 +9,8 @@ use crate::{encode::PayloadEncoder, field::TraceField, schema::FieldType};
 ///
 /// An event that is larger than its limits is refused as a whole, and counted. For a text of a
 /// length that nobody knows, such as a body or a query, its beginning is often worth more than
-/// nothing. Only a text that is cut takes an allocation.
+/// nothing. Only a text that is cut takes an allocation. What is cut off is not hashed either:
+/// `Secret<Cut<T, MOST>, Hashed>` has one hash for all texts with the same beginning.
 ///
 /// ```
 /// use nettrace_event::{Cut, TraceEvent};

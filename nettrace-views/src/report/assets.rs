@@ -30,7 +30,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../../assets/page.js"),
-        sha256: "ayuQXkT5dZiiIyy7ACsVtZN6HQEJ0FAMoGHxhvqem2M=",
+        sha256: "84Q56MORRbCefvbCozuvlhuF11M0mjzVIkON4mxR0WQ=",
     },
 ];
 
