@@ -22,7 +22,7 @@ use nettrace_writer::{
     Clock, Emit as _, Session, TraceEvent,
     sink::{Batch, MemorySink, RotationOptions, Sink, StreamEnd, WriteError},
 };
-use testkit::process::alone;
+use testkit::process::{Alone, one_at_a_time};
 
 use crate::trace_support::{check, memory};
 
@@ -63,10 +63,14 @@ const UNSTEERED: libc::clockid_t = libc::CLOCK_MONOTONIC_RAW;
 const WITH_SLEEP: libc::clockid_t = libc::CLOCK_BOOTTIME;
 const OF_DAY: libc::clockid_t = libc::CLOCK_REALTIME;
 
-/// The clocks of the whole process, so each test has a process of its own.
-struct Clocks;
+/// The clocks of the whole process: one test at a time may set them.
+struct Clocks(#[allow(dead_code, reason = "held")] Alone);
 
 impl Clocks {
+    fn take() -> Self {
+        Self(one_at_a_time())
+    }
+
     fn step(&self, clocks: &[libc::clockid_t], seconds: f64) {
         for &clock in clocks {
             AHEAD[clock as usize].fetch_add((seconds * 1e9) as i64, Ordering::SeqCst);
@@ -114,7 +118,7 @@ fn session(clock: Clock, jumps: &[Jump<'_>]) {
 /// Emits from two threads while clocks are set. Checks the order, and that times are right within
 /// `exactness` milliseconds. With `returns` a jump is undone after some milliseconds.
 fn session_within(exactness: f64, clock: Clock, jumps: &[Jump<'_>], returns: bool) {
-    let clocks = Clocks;
+    let clocks = Clocks::take();
     let (sink, builder) = memory("Clock-Order");
     let session = builder
         .clock(clock)
@@ -236,25 +240,16 @@ fn session_within(exactness: f64, clock: Clock, jumps: &[Jump<'_>], returns: boo
 
 #[test]
 fn a_monotonic_clock_that_goes_back_is_corrected() {
-    if !alone("a_monotonic_clock_that_goes_back_is_corrected") {
-        return;
-    }
     session(Clock::Monotonic, &[(&[STEERED], -60.0, 0.0)]);
 }
 
 #[test]
 fn clocks_that_go_back_together_are_corrected() {
-    if !alone("clocks_that_go_back_together_are_corrected") {
-        return;
-    }
     session(Clock::Monotonic, &[(&[STEERED, WITH_SLEEP, OF_DAY], -60.0, 0.0)]);
 }
 
 #[test]
 fn a_round_is_lost_if_all_clocks_go_back() {
-    if !alone("a_round_is_lost_if_all_clocks_go_back") {
-        return;
-    }
     // Nothing says how much time passed between the looks at the clock before and after the jump.
     let all = [STEERED, UNSTEERED, WITH_SLEEP, OF_DAY];
     session_within(500.0, Clock::Monotonic, &[(&all, -60.0, 0.0)], false);
@@ -262,44 +257,29 @@ fn a_round_is_lost_if_all_clocks_go_back() {
 
 #[test]
 fn a_monotonic_clock_that_goes_forward_is_corrected() {
-    if !alone("a_monotonic_clock_that_goes_forward_is_corrected") {
-        return;
-    }
     session(Clock::Monotonic, &[(&[STEERED], 60.0, 0.0)]);
     session(Clock::Monotonic, &[(&[STEERED, WITH_SLEEP], 0.2, 0.0), (&[STEERED], -0.2, 0.0)]);
 }
 
 #[test]
 fn a_clock_that_is_ahead_for_a_moment_has_no_effect() {
-    if !alone("a_clock_that_is_ahead_for_a_moment_has_no_effect") {
-        return;
-    }
     session_within(3.0, Clock::Monotonic, &[(&[STEERED], 5.0, 0.0), (&[STEERED], 0.3, 0.0)], true);
 }
 
 #[test]
 fn time_asleep_counts() {
-    if !alone("time_asleep_counts") {
-        return;
-    }
     session(Clock::Monotonic, &[(&[WITH_SLEEP, OF_DAY], 60.0, 60.0)]);
     session(Clock::Counter, &[(&[WITH_SLEEP, OF_DAY], 60.0, 60.0)]);
 }
 
 #[test]
 fn the_time_of_day_may_be_set() {
-    if !alone("the_time_of_day_may_be_set") {
-        return;
-    }
     session(Clock::Monotonic, &[(&[OF_DAY], 3_600.0, 0.0), (&[OF_DAY], -7_200.0, 0.0)]);
     session(Clock::Auto, &[(&[OF_DAY], 3_600.0, 0.0), (&[OF_DAY], -7_200.0, 0.0)]);
 }
 
 #[test]
 fn a_counter_does_not_follow_clocks_that_are_made_up() {
-    if !alone("a_counter_does_not_follow_clocks_that_are_made_up") {
-        return;
-    }
     session(Clock::Counter, &[(&[STEERED], -60.0, 0.0), (&[STEERED, WITH_SLEEP], 60.0, 0.0)]);
 }
 
@@ -313,11 +293,8 @@ fn time_of_day(event: &nettrace_reader::Event<'_>) -> f64 {
 
 #[test]
 fn each_file_of_a_rotation_tells_the_time_of_day() {
-    if !alone("each_file_of_a_rotation_tells_the_time_of_day") {
-        return;
-    }
     const DAY: f64 = 86_400e3;
-    let clocks = Clocks;
+    let clocks = Clocks::take();
     for (clock, which, by, meant) in [
         (Clock::Monotonic, &[STEERED][..], -60.0, 0.0),
         (Clock::Counter, &[WITH_SLEEP, OF_DAY][..], 60.0, 60e3),
@@ -408,11 +385,8 @@ impl Sink for Jumping {
 
 #[test]
 fn a_jump_just_before_a_new_stream_does_not_change_the_counters_pace() {
-    if !alone("a_jump_just_before_a_new_stream_does_not_change_the_counters_pace") {
-        return;
-    }
     static IS_DUE: AtomicBool = AtomicBool::new(false);
-    let _clocks = Clocks;
+    let _clocks = Clocks::take();
     let sink = MemorySink::new();
     let session = Session::builder().sink(Jumping { sink: sink.clone(), is_due: &IS_DUE });
     let session = session.provider("Clock-Order").clock(Clock::Counter).start().unwrap();
