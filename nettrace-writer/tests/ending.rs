@@ -327,13 +327,13 @@ fn finish_gives_up_on_a_pipe_that_nobody_reads() {
         .collect();
     // Each thread waits for room, because the flusher waits for the pipe.
     let system: Vec<_> = are_started.iter().take(threads.len()).collect();
-    let (mut last, mut settled) = (0, 0);
-    while settled < 60 {
-        thread::sleep(Duration::from_millis(5));
+    // There is a megabyte of memory, in pieces that rounds may take while almost empty. Whoever
+    // waits wakes now and then, so not all of them are ever seen asleep at once on a busy machine.
+    let (mut last, mut asleep) = (0, 0);
+    while asleep < 3 {
+        all_wait(&system, &begun);
         let now = begun.load(Ordering::SeqCst);
-        // There is a megabyte of memory, in pieces that rounds may take while almost empty.
-        let wait = now > 100 && flushers_sleep() && system.iter().all(SystemThread::sleeps);
-        settled = if wait && now == last { settled + 1 } else { 0 };
+        asleep = if now == last && now > 100 { asleep + u32::from(flushers_sleep()) } else { 0 };
         last = now;
     }
     is_ending.store(true, Ordering::SeqCst);
