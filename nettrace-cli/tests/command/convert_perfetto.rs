@@ -23,8 +23,7 @@ use testkit::{
 use crate::{
     program::{nettrace, stderr, stdout, strict_json},
     spans::{
-        self, Event, PAY_START, PAY_STOP, RESUME, SOLD, START, SUSPEND, event, place, single, stop,
-        stream,
+        PAY_START, PAY_STOP, RESUME, SOLD, START, SUSPEND, event, place, samples, stop, stream,
     },
 };
 
@@ -125,31 +124,6 @@ fn lane_of<'t>(slice: &Slice, trace: &'t Trace) -> (&'t str, &'t Track) {
 
 fn parent_of<'t>(wanted: &str, trace: &'t Trace) -> Option<(usize, &'t Slice)> {
     trace.spans().find(|(_, slice)| id(slice) == wanted)
-}
-
-/// A span of each kind.
-fn samples() -> Vec<u8> {
-    let inner = spans::Place { has_region: true, ..place(0xAB, 2, 1) };
-    stream(vec![
-        event(100, START, place(0xAB, 1, 0)),
-        event(110, PAY_START, inner),
-        event(120, SOLD, inner),
-        event(130, SOLD, place(0xAB, 1, 0)),
-        single(150, place(0xAB, 3, 2), 20, "ok"),
-        event(160, PAY_STOP, inner),
-        event(170, RESUME, place(0xAB, 1, 0)),
-        event(180, SUSPEND, place(0xAB, 1, 0)),
-        stop(200, place(0xAB, 1, 0), 100, "err"),
-        event(300, START, place(0xCD, 11, 10)),
-        event(310, PAY_START, place(0xCD, 12, 11)),
-        stop(320, place(0xCD, 11, 10), 20, "ok"),
-        event(340, PAY_STOP, place(0xCD, 12, 11)),
-        event(400, START, place(0xEF, 21, 0)),
-        stop(450, place(0xEF, 22, 0), 7, "cancelled"),
-        event(460, SOLD, place(0xEF, 23, 0)),
-        Event { place: None, ..event(500, SOLD, place(0, 0, 0)) },
-    ])
-    .end()
 }
 
 /// Values of a counter.

@@ -17,9 +17,7 @@ use testkit::{
 
 use crate::{
     program::{nettrace, stderr, stdout, strict_json},
-    spans::{
-        self, PAY_START, PAY_STOP, RESUME, SOLD, START, SUSPEND, event, place, single, stop, stream,
-    },
+    spans::{self, PAY_START, PAY_STOP, SOLD, START, event, place, samples, stop, stream},
 };
 
 /// The objects that `tree --json` prints.
@@ -27,35 +25,6 @@ pub(crate) fn trees(args: &[&str], trace: &[u8]) -> Vec<Value> {
     let output = nettrace(&[&["tree", "--json", "-"], args].concat(), trace);
     assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
     stdout(&output).lines().map(strict_json).collect()
-}
-
-/// A trace with one span of each kind.
-fn samples() -> Vec<u8> {
-    let inner = spans::Place { has_region: true, ..place(0xAB, 2, 1) };
-    stream(vec![
-        // A root with a child that has a child, and an event of each.
-        event(100, START, place(0xAB, 1, 0)),
-        event(110, PAY_START, inner),
-        event(120, SOLD, inner),
-        event(130, SOLD, place(0xAB, 1, 0)),
-        single(150, place(0xAB, 3, 2), 20, "ok"),
-        event(160, PAY_STOP, inner),
-        event(170, RESUME, place(0xAB, 1, 0)),
-        event(180, SUSPEND, place(0xAB, 1, 0)),
-        stop(200, place(0xAB, 1, 0), 100, "err"),
-        // The caller's span is elsewhere; the child lasts longer than its parent.
-        event(300, START, place(0xCD, 11, 10)),
-        event(310, PAY_START, place(0xCD, 12, 11)),
-        stop(320, place(0xCD, 11, 10), 20, "ok"),
-        event(340, PAY_STOP, place(0xCD, 12, 11)),
-        // The end is missing, then the start, then both.
-        event(400, START, place(0xEF, 21, 0)),
-        stop(450, place(0xEF, 22, 0), 7, "cancelled"),
-        event(460, SOLD, place(0xEF, 23, 0)),
-        // Belongs to no span.
-        spans::Event { place: None, ..event(500, SOLD, place(0, 0, 0)) },
-    ])
-    .end()
 }
 
 /// A root may name a span that it follows from. That span has another trace, so it is not looked

@@ -1,6 +1,5 @@
 //! Texts that are cut where they are longer than an event should hold.
 
-use alloc::string::String;
 use core::fmt;
 
 use crate::{encode::PayloadEncoder, field::TraceField, schema::FieldType};
@@ -29,12 +28,12 @@ use crate::{encode::PayloadEncoder, field::TraceField, schema::FieldType};
 pub struct Cut<T, const MOST: usize>(pub T);
 
 impl<T: AsRef<str>, const MOST: usize> Cut<T, MOST> {
-    /// What is kept of the text, and whether something is left out.
-    fn kept(&self) -> (&str, bool) {
+    /// What is kept of the text, and the mark behind it if something is left out.
+    fn kept(&self) -> (&str, &'static str) {
         let text = self.0.as_ref();
         // No text has more units than bytes.
         if text.len() <= MOST {
-            return (text, false);
+            return (text, "");
         }
         let (mut units, mut end) = (0, 0);
         for (at, character) in text.char_indices() {
@@ -44,10 +43,10 @@ impl<T: AsRef<str>, const MOST: usize> Cut<T, MOST> {
             }
             units += character.len_utf16();
             if units > MOST {
-                return (&text[..end], true);
+                return (&text[..end], if MOST > 0 { "…" } else { "" });
             }
         }
-        (text, false)
+        (text, "")
     }
 }
 
@@ -59,15 +58,8 @@ where
 
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         match self.kept() {
-            (text, false) => text.encode_field(encoder),
-            (text, true) => {
-                let mut cut = String::with_capacity(text.len() + '…'.len_utf8());
-                cut.push_str(text);
-                if MOST > 0 {
-                    cut.push('…');
-                }
-                cut.as_str().encode_field(encoder);
-            }
+            (text, "") => text.encode_field(encoder),
+            (text, mark) => [text, mark].concat().as_str().encode_field(encoder),
         }
     }
 }
@@ -75,9 +67,9 @@ where
 /// The text as an event has it.
 impl<T: AsRef<str>, const MOST: usize> fmt::Display for Cut<T, MOST> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (text, is_cut) = self.kept();
+        let (text, mark) = self.kept();
         f.write_str(text)?;
-        f.write_str(if is_cut && MOST > 0 { "…" } else { "" })
+        f.write_str(mark)
     }
 }
 
