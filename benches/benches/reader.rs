@@ -30,11 +30,11 @@ type Way = fn(File) -> nettrace_reader::Result<u64>;
 
 const WAYS: [(&str, Way); 7] = [
     ("count", |file| count(Reader::new(file)?)),
-    ("count_ahead", |file| count(Reader::new(ahead(file))?)),
+    ("count_ahead", |file| count(Reader::new(ReadAhead::new(file))?)),
     ("events", |file| events(Reader::new(file)?)),
-    ("events_ahead", |file| events(Reader::new(ahead(file))?)),
+    ("events_ahead", |file| events(Reader::new(ReadAhead::new(file))?)),
     ("sorted", |file| sorted(Reader::new(file)?)),
-    ("sorted_ahead", |file| sorted(Reader::new(ahead(file))?)),
+    ("sorted_ahead", |file| sorted(Reader::new(ReadAhead::new(file))?)),
     ("verify", |file| verify(file).map(|report| report.events)),
 ];
 
@@ -127,10 +127,6 @@ fn sorted<S: Source>(reader: Reader<S>) -> nettrace_reader::Result<u64> {
         seen += 1;
     }
     Ok(seen)
-}
-
-fn ahead(file: File) -> ReadAhead {
-    ReadAhead::new(file).expect("the system has a thread")
 }
 
 /// Writes a trace with `number` events of one thread.

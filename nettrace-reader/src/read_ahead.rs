@@ -6,6 +6,10 @@
 //! there, the new bytes are copied after the old ones instead. The same happens if the source
 //! returns so few bytes at a time that the same bytes would be moved again and again.
 //!
+//! The thread starts after the first 2 MiB. A small file is read before a thread with buffers of its
+//! own has saved what it costs: the 90 rotated files of a service were read at 0.71 of the speed of
+//! one file.
+//!
 //! The thread does not parse. A decoded row header takes more bytes than an encoded one, so handing
 //! it over costs as much as decoding it, and lookups must happen in order anyway. What the thread
 //! saves is the time in system calls: half of the total if events are only counted. With one
@@ -14,6 +18,7 @@
 use std::{
     fmt,
     io::{self, Read},
+    mem,
     sync::mpsc::{self, Receiver, SyncSender},
     thread,
 };
@@ -24,15 +29,15 @@ use crate::input::{Pull, Window};
 ///
 /// Use it for sources that take time to read: files, pipes, decompressors. It takes up to 4 MiB. It
 /// may read more of the source than the reader needs, even beyond the end of the stream. The thread
-/// ends with the source, or at its next read after the `ReadAhead` is dropped. If the process has
-/// only one processor, there is no thread.
+/// starts when 2 MiB have been read. It ends with the source, or at its next read after the
+/// `ReadAhead` is dropped. If the process has only one processor, there is no thread.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use nettrace_reader::{ReadAhead, Reader};
 ///
 /// let file = std::fs::File::open("service.nettrace")?;
-/// let mut reader = Reader::new(ReadAhead::new(file)?)?;
+/// let mut reader = Reader::new(ReadAhead::new(file))?;
 /// reader.read_to_end()?;
 /// println!("{} events", reader.totals().events);
 /// # Ok(())
@@ -45,8 +50,9 @@ pub struct ReadAhead {
 }
 
 enum Reading {
+    /// Without a thread, up to this offset of the stream.
+    Directly(Box<dyn Read + Send>, u64),
     Ahead(Ahead),
-    Directly(Box<dyn Read + Send>),
 }
 
 /// The reader's side of the queues.
@@ -73,34 +79,26 @@ const ROOM: usize = 128 << 10;
 /// The number of pieces.
 const PIECES: usize = 4;
 
+/// The offset of the stream at which the thread starts.
+const START: u64 = (PIECES * ASKED) as u64;
+
 impl ReadAhead {
-    /// Starts to read.
-    ///
-    /// # Errors
-    /// If the system cannot start a thread. Errors of the source go to the reader, at their place
-    /// in the stream.
+    /// Reads `source`, ahead if it is long. Errors of the source go to the reader, at their place
+    /// in the stream, and so does that of a thread that cannot be started.
     ///
     /// ```
     /// use nettrace_reader::{ReadAhead, Reader};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let file = nettrace_reader::example();
-    /// let mut reader = Reader::new(ReadAhead::new(std::io::Cursor::new(file))?)?;
+    /// let mut reader = Reader::new(ReadAhead::new(std::io::Cursor::new(file)))?;
     /// reader.read_to_end()?;
     /// assert_eq!(reader.totals().events, 2);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn new<R: Read + Send + 'static>(source: R) -> io::Result<Self> {
-        let processors = thread::available_parallelism();
-        if processors.is_ok_and(|processors| processors.get() == 1) {
-            return Ok(Self::of(Reading::Directly(Box::new(source))));
-        }
-        Ahead::new(source).map(|ahead| Self::of(Reading::Ahead(ahead)))
-    }
-
-    fn of(reading: Reading) -> Self {
-        Self { reading, before: None }
+    pub fn new<R: Read + Send + 'static>(source: R) -> Self {
+        Self { reading: Reading::Directly(Box::new(source), START), before: None }
     }
 
     /// Has a function called on the reader's thread before the reader waits for the source: so a
@@ -113,7 +111,7 @@ impl ReadAhead {
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let file = nettrace_reader::example();
-    /// let source = ReadAhead::new(std::io::Cursor::new(file))?;
+    /// let source = ReadAhead::new(std::io::Cursor::new(file));
     /// let mut reader = Reader::new(source.before_waiting(|| {
     ///     let _ = std::io::stdout().flush();
     /// }))?;
@@ -132,14 +130,33 @@ impl ReadAhead {
 
 impl Pull for ReadAhead {
     fn pull(&mut self, window: &mut Window, wanted: usize, consumed: u64) -> io::Result<usize> {
+        self.reading.start_if_due(consumed)?;
         let mut before = || self.before.iter_mut().for_each(|call| call());
         match &mut self.reading {
             Reading::Ahead(ahead) => ahead.pull(window, before),
-            Reading::Directly(source) => {
+            Reading::Directly(source, _) => {
                 before();
                 source.pull(window, wanted, consumed)
             }
         }
+    }
+}
+
+impl Reading {
+    /// Starts the thread if enough has been read without it. With one processor, there is never a
+    /// thread.
+    fn start_if_due(&mut self, consumed: u64) -> io::Result<()> {
+        let Self::Directly(source, until) = self else { return Ok(()) };
+        if consumed < *until {
+            return Ok(());
+        }
+        if thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
+            *until = u64::MAX;
+            return Ok(());
+        }
+        let source = mem::replace(source, Box::new(io::empty()));
+        *self = Self::Ahead(Ahead::new(source)?);
+        Ok(())
     }
 }
 
@@ -240,7 +257,7 @@ mod tests {
 
     /// Starts a thread, whatever the number of processors.
     fn ahead<R: Read + Send + 'static>(source: R) -> ReadAhead {
-        ReadAhead::of(Reading::Ahead(Ahead::new(source).unwrap()))
+        ReadAhead { reading: Reading::Ahead(Ahead::new(source).unwrap()), before: None }
     }
 
     /// A source that returns pieces of all sizes, and then fails if it is told to.
@@ -278,12 +295,12 @@ mod tests {
     /// Window sizes from 0 to several pieces, to cover all paths.
     #[test]
     fn windows_slide_over_the_source() {
-        for (fails, has_thread) in [(false, true), (true, true), (false, false), (true, false)] {
+        for (fails, at_once) in [(false, true), (true, true), (false, false), (true, false)] {
             let bytes = bytes(12 << 20);
             let source = Uneven { bytes: bytes.clone(), at: 0, reads: 0, fails };
-            let mut input = Input::new(match has_thread {
+            let mut input = Input::new(match at_once {
                 true => ahead(source),
-                false => ReadAhead::of(Reading::Directly(Box::new(source))),
+                false => ReadAhead::new(source),
             });
             let sizes = [0, 1, 17, 32_000, ROOM - 1, ROOM + 1, 100, ASKED, 3 * ASKED, 5, 200_000];
             let mut at = 0;

@@ -88,8 +88,7 @@ pub(crate) fn open(file: &Path, meanwhile: Meanwhile) -> Result<Trace, Failure> 
     if is_heph {
         return find_epoch(file, Box::new(source)).map(Trace::Heph);
     }
-    let ahead = Source::new(source);
-    Ok(Trace::NetTrace(ahead.map_err(|error| Failure::Open(file.display().to_string(), error))?))
+    Ok(Trace::NetTrace(Source::new(source)))
 }
 
 /// Finds the epoch before the events are shown. Mostly it is the first packet.
@@ -140,7 +139,7 @@ impl Trace {
         };
         let aside = Arc::new(Mutex::new(Aside::default()));
         let trace = AsNetTrace::new(source.read(limits), Arc::clone(&aside));
-        Ok((Source::new(trace)?, Original(Some(aside))))
+        Ok((Source::new(trace), Original(Some(aside))))
     }
 }
 

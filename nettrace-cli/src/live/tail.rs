@@ -75,7 +75,7 @@ pub(crate) fn run(options: &TailOptions, limits: Limits, out: &mut Output) -> Re
     }
     let end = options.duration.map(|duration| Instant::now() + duration);
     let session = Session::new(target, live, &signals, end)?;
-    let source = Source::new(session).map_err(Failure::Output)?;
+    let source = Source::new(session);
     let source = source.before_waiting(out.shown_before_waiting());
     let look = if options.pretty { Look::Pretty } else { Look::Compact };
     let detail = if options.full { Detail::Full } else { Detail::Short };

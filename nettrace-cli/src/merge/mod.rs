@@ -56,7 +56,6 @@ pub(crate) fn open(
     meanwhile: Meanwhile,
     as_stream: bool,
 ) -> Result<(heph::Trace, Ending), Failure> {
-    let name = files.name().display().to_string();
     let recordings = match files.into_content() {
         Content::One(path) => return Ok((heph::open(&path, meanwhile)?, Ending(None))),
         Content::Several(recordings) => recordings,
@@ -73,7 +72,6 @@ pub(crate) fn open(
         Box::new(start(recordings, *limits, &end)?)
     };
     let source = Source::new(source::watched(bytes, Some(size), meanwhile));
-    let source = source.map_err(|error| Failure::Open(name, error))?;
     Ok((heph::Trace::NetTrace(source), Ending(Some(end))))
 }
 
