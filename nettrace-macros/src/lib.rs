@@ -16,7 +16,7 @@ mod field;
 mod message;
 mod read;
 mod span;
-mod span_events;
+mod start_and_stop;
 mod traced;
 mod valid;
 mod value;

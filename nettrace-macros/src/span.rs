@@ -10,7 +10,7 @@ use syn::{
 use crate::{
     attr::{Attrs, Place},
     error::Errors,
-    span_events::{self, Mode, SpanEvents, StartField, StopField, with_call_lifetimes},
+    start_and_stop::{self, Mode, SpanEvents, StartField, StopField, with_call_lifetimes},
 };
 
 /// The implementation of `TraceSpan`; on a mistake, one that does nothing, and the errors.
@@ -31,7 +31,7 @@ pub(crate) fn trace_span(input: &DeriveInput, home: Path) -> TokenStream {
     let call = SpanEvents {
         krate: &krate,
         at: input.ident.span(),
-        keys: span_events::keys(&attrs, &krate, &name, mode),
+        keys: start_and_stop::keys(&attrs, &krate, &name, mode),
         description: format!("`{name}` begins."),
         start,
         stop: later.iter().map(Later::stop_field).collect(),
@@ -55,7 +55,7 @@ pub(crate) fn trace_span(input: &DeriveInput, home: Path) -> TokenStream {
 /// `sample`.
 fn sampling(attrs: &Attrs, krate: &Path) -> TokenStream {
     let Some(sample) = attrs.value("sample") else { return quote!(__sampling) };
-    let sampling = span_events::sampling(krate, sample);
+    let sampling = start_and_stop::sampling(krate, sample);
     quote! {
         ::core::option::Option::Some(match __sampling {
             ::core::option::Option::Some(__sampling) => __sampling,
@@ -263,7 +263,7 @@ fn later(attrs: &Attrs, errors: &mut Errors) -> Vec<Later> {
     let mut later: Vec<Later> = Vec::new();
     for syn::Field { attrs, ident, ty, .. } in fields {
         let Some(ident) = ident else { continue };
-        if span_events::OF_END.iter().any(|own| ident == own) {
+        if start_and_stop::OF_END.iter().any(|own| ident == own) {
             errors.on(&ident, format!("the Stop of every span has a field `{ident}`"));
         } else if later.iter().any(|earlier| earlier.ident == ident) {
             errors.on(&ident, format!("two fields are named `{}`", ident.unraw()));

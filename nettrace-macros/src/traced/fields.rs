@@ -10,7 +10,7 @@ use syn::{
 use crate::{
     attr::Attrs,
     error::{Errors, list},
-    span_events::{StartField, with_call_lifetimes},
+    start_and_stop::{StartField, with_call_lifetimes},
     value::{TEXTS, ungroup},
 };
 

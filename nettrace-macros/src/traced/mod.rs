@@ -20,7 +20,7 @@ use self::output::{Future, Output};
 use crate::{
     attr::{Attrs, Place},
     error::Errors,
-    span_events::{self, Mode, SpanEvents, StopField},
+    start_and_stop::{self, Mode, SpanEvents, StopField},
     value::ungroup,
 };
 
@@ -114,7 +114,7 @@ impl<'a> Spec<'a> {
         let call = SpanEvents {
             krate,
             at: signature.ident.span(),
-            keys: span_events::keys(attrs, krate, &name, mode),
+            keys: start_and_stop::keys(attrs, krate, &name, mode),
             description: format!("A call of `{name}` begins."),
             start: fields::recorded(attrs, function, errors),
             stop: stop.collect(),
@@ -211,7 +211,7 @@ impl<'a> Spec<'a> {
         let sampling = match sample {
             None => quote!(::core::option::Option::None),
             Some(sample) => {
-                let sampling = span_events::sampling(krate, sample);
+                let sampling = start_and_stop::sampling(krate, sample);
                 quote!(::core::option::Option::Some(#sampling))
             }
         };

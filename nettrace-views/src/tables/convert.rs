@@ -9,14 +9,16 @@ use crate::{
     model::{Clock, Role, process_of},
     tables::{
         Options, Tables,
-        events::{Events, Row},
+        columns::{
+            events::{Events, Row},
+            spans::Spans,
+            stacks::Stacks,
+        },
         facts::{Labels, Threads},
         folder::Folder,
         partition::{Day, Partition, day_of, times_of},
         size_of,
-        span_tables::SpanTables,
-        spans::Spans,
-        stacks::Stacks,
+        span_files::SpanFiles,
         table::{Layout, Place, Table},
         types::{BATCH, TypeTable, Types},
     },
@@ -53,7 +55,7 @@ pub(crate) struct Writer {
     spans: Spans,
     events: Events,
     event_table: Table,
-    span_tables: SpanTables,
+    span_files: SpanFiles,
     stack_table: Table,
     type_tables: Vec<TypeTable>,
     next: i64,
@@ -106,7 +108,7 @@ impl Writer {
             spans: Spans::new(options.spans_limit, is_partitioned),
             events: Events::default(),
             event_table: table(Events::schema(), "events"),
-            span_tables: SpanTables::new(),
+            span_files: SpanFiles::new(),
             stack_table: table(Stacks::schema(), "stacks"),
             type_tables: Vec::new(),
             next: 0,
@@ -191,7 +193,7 @@ impl Target for Writer {
         for table in [this.event_table, this.stack_table] {
             table.finish(&this.layout)?;
         }
-        this.span_tables.finish(&this.layout, this.day)?;
+        this.span_files.finish(&this.layout, this.day)?;
         this.folder.publish()?;
         let mut left_out = LeftOut::default();
         let Counts { types, damaged, times, days } = this.left_out;
@@ -216,7 +218,7 @@ impl Writer {
     fn write_spans(&mut self, at_least: usize) -> io::Result<()> {
         if self.spans.len() >= at_least {
             for (day, columns) in self.spans.finish() {
-                self.span_tables.write(&self.layout, day, columns)?;
+                self.span_files.write(&self.layout, day, columns)?;
             }
         }
         Ok(())
@@ -268,13 +270,13 @@ impl Writer {
         }
         let of_type = |table: &TypeTable| table.table.memory() + table.waiting();
         let all: usize = self.type_tables.iter().map(of_type).sum();
-        let spans = self.span_tables.memory();
+        let spans = self.span_files.memory();
         let [events, stacks] = [&self.event_table, &self.stack_table].map(Table::memory);
         if all + events + spans + stacks <= self.rows_limit {
             return Ok(());
         }
         self.event_table.flush()?;
-        self.span_tables.flush()?;
+        self.span_files.flush()?;
         self.stack_table.flush()?;
         for table in &mut self.type_tables {
             if !table.is_empty() && of_type(table) > 0 {

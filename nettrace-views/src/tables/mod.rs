@@ -151,17 +151,14 @@
 //! `.nettrace-PID-N` beside the result, or within it if it is partitioned. Engines pass over names
 //! that begin with a dot.
 
-mod column;
+mod columns;
 mod convert;
-mod events;
 mod facts;
 mod folder;
 mod names;
 mod partition;
 mod runs;
-mod span_tables;
-mod spans;
-mod stacks;
+mod span_files;
 mod table;
 mod types;
 

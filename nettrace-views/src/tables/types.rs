@@ -10,8 +10,10 @@ use nettrace_reader::{Event, Metadata};
 use crate::{
     model::{EndFields, PerType, Role, event_name, span_name, walk},
     tables::{
-        column::{self, Column},
-        events::{Common, Row},
+        columns::{
+            events::{Common, Row},
+            payload::{self, Column},
+        },
         names::{Unique, escaped},
         partition::{self, Day},
         size_of,
@@ -172,7 +174,7 @@ impl TypeTable {
             names.unique(name);
         });
         let payload = names.unique("payload");
-        let (fields, columns) = column::plan(metadata, &mut names);
+        let (fields, columns) = payload::plan(metadata, &mut names);
         let mut all = Common::fields();
         all.extend(fields);
         all.push(Arc::new(Field::new(payload, DataType::Binary, true)));

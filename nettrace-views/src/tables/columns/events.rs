@@ -12,7 +12,7 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
 use crate::tables::{
-    column::timestamp,
+    columns::payload::timestamp,
     facts::{LabelFacts, ThreadFacts},
     runs::{Repeats, Runs},
     types::{BATCH, BATCH_BYTES, TypeFacts},

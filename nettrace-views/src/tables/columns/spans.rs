@@ -13,8 +13,7 @@ use nettrace_reader::Event;
 use crate::{
     model::{Known, KnownSpans, Part, Role, SpanRef},
     tables::{
-        column::timestamp,
-        events::Row,
+        columns::{events::Row, payload::timestamp},
         facts::{LabelFacts, ThreadFacts},
         partition::{Day, day_of},
         runs::Runs,

@@ -5,9 +5,9 @@ use std::{collections::HashMap, io};
 use arrow_array::ArrayRef;
 
 use crate::tables::{
+    columns::spans::Spans,
     partition::Day,
     size_of,
-    spans::Spans,
     table::{Layout, Place, Table},
 };
 
@@ -16,14 +16,14 @@ const OPEN: usize = size_of(4, 2);
 
 /// The tables of spans by the day on which they began, or ended if their start is unknown. A span
 /// has its row when it ends, so rows of earlier days may follow.
-pub(crate) struct SpanTables {
+pub(crate) struct SpanFiles {
     /// The one that was written last is at the end.
     open: Vec<(Day, Table)>,
     /// How many files each day has, if one was completed too early.
     files: HashMap<Day, u32>,
 }
 
-impl SpanTables {
+impl SpanFiles {
     pub(crate) fn new() -> Self {
         Self { open: Vec::new(), files: HashMap::new() }
     }

@@ -1,0 +1,6 @@
+//! The columns of each table, and their values so far.
+
+pub(crate) mod events;
+pub(crate) mod payload;
+pub(crate) mod spans;
+pub(crate) mod stacks;
