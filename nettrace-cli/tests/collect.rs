@@ -14,7 +14,7 @@ use std::{
     net::UdpSocket,
     os::unix::net::UnixListener,
     path::Path,
-    process::{self, Child, ChildStderr, Command, Stdio},
+    process::{self, Child, ChildStderr, Stdio},
     thread,
 };
 
@@ -26,7 +26,7 @@ use nettrace_writer::{Emit as _, TraceEvent};
 use tempfile::tempdir;
 use testkit::{
     process::{is_rerun, this_program},
-    reference::{Trace, ask, judge, tool},
+    reference::{Trace, ask, interruptible, judge, tool},
     streams::hostile,
 };
 
@@ -68,7 +68,7 @@ fn collect_gets_what_dotnet_trace_gets_in_the_same_seconds() {
     let Some(dotnet) = Dotnet::start() else { return };
     let folder = dotnet.folder.path();
     let providers = "Bench-Demo,System.Runtime:0:1:EventCounterIntervalSec=0.2";
-    let mut theirs = Command::new(tool);
+    let mut theirs = interruptible(&tool);
     theirs.args(["collect", "-p", &dotnet.target.pid.to_string(), "--rundown", "false"]);
     theirs.args(["--providers", providers, "-o", "theirs.nettrace"]);
     theirs.env("TMPDIR", folder).env("HOME", folder).current_dir(folder);

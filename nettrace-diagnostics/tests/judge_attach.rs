@@ -12,7 +12,7 @@ use std::{
     process::{self, Command, Output, Stdio},
 };
 
-use testkit::reference::{Trace, ask, tool};
+use testkit::reference::{Trace, ask, interruptible, tool};
 
 use nettrace_writer::Emit as _;
 
@@ -20,7 +20,7 @@ use crate::support::{Load, Server, Tick, all_of, counts, interrupt_once_it_recor
 
 /// A tool that looks for sockets where the server has its own.
 fn look_in(server: &Server, tool: &Path) -> Command {
-    let mut command = Command::new(tool);
+    let mut command = interruptible(tool);
     command.env("TMPDIR", server.folder.path()).env("HOME", server.folder.path());
     command.stdin(Stdio::null()).current_dir(server.folder.path());
     command

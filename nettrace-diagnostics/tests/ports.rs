@@ -21,7 +21,7 @@ use nettrace_writer::Emit as _;
 use tempfile::{TempDir, tempdir};
 use testkit::{
     process::{is_rerun, this_program},
-    reference::{Trace, ask, tool},
+    reference::{Trace, ask, interruptible, tool},
 };
 
 use crate::support::{
@@ -275,7 +275,7 @@ fn a_port_is_enough_where_no_socket_can_be_made() {
 
 /// Where the tool of .NET keeps its files: it needs a home.
 fn dotnet_trace(tool: &Path, folder: &Path) -> Command {
-    let mut command = Command::new(tool);
+    let mut command = interruptible(tool);
     command.arg("collect").env("TMPDIR", folder).env("HOME", folder).current_dir(folder);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command

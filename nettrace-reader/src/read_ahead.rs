@@ -6,9 +6,9 @@
 //! there, the new bytes are copied after the old ones instead. The same happens if the source
 //! returns so few bytes at a time that the same bytes would be moved again and again.
 //!
-//! The thread starts after the first 2 MiB. A small file is read before a thread with buffers of its
-//! own has saved what it costs: the 90 rotated files of a service were read at 0.71 of the speed of
-//! one file.
+//! The thread starts after the first 2 MiB. A small file is read before a thread with buffers of
+//! its own has saved what it costs: the 90 rotated files of a service were read at 0.71 of the
+//! speed of one file.
 //!
 //! The thread does not parse. A decoded row header takes more bytes than an encoded one, so handing
 //! it over costs as much as decoding it, and lookups must happen in order anyway. What the thread

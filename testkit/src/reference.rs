@@ -38,6 +38,14 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     find(name).inspect_err(|why| println!("skipped: {why}")).ok()
 }
 
+/// A command that runs `tool` so that SIGINT ends it. A program whose parent ignores the signal, as
+/// that of a shell's job in the background does, ignores it too, and .NET leaves it at that.
+pub fn interruptible(tool: &Path) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(tool);
+    command
+}
+
 /// Finds the reference reader. If it is absent, prints a line and returns `None`.
 pub fn judge() -> Option<PathBuf> {
     tool("judge")
