@@ -21,7 +21,10 @@ use nettrace_writer::{
     Context, Emit, End, EnteredSpan, Error, FlightRecorder, Keep, Parent, Past, Session,
     SpanEvents, TraceEvent, Triggers, sink::MemorySink,
 };
-use testkit::process::{alone, skipped_in_emulator, this_program};
+use testkit::{
+    effort::all_or,
+    process::{alone, skipped_in_emulator, this_program},
+};
 
 use crate::trace_support::{
     check, memory,
@@ -274,7 +277,7 @@ fn children_of_a_busy_process(mode: Mode) {
             }
         });
         let answers = catch_unwind(AssertUnwindSafe(|| {
-            for round in 0..50 {
+            for round in 0..all_or(50, 20) {
                 let answer = in_child(|| {
                     Busy { value: u64::MAX }.emit();
                     Child { value: u64::MAX }.emit();
@@ -319,7 +322,7 @@ fn a_child_starts_a_session_while_threads_of_the_parent_come_and_go() {
             });
         }
         let answers = catch_unwind(AssertUnwindSafe(|| {
-            for round in 0..CHILDREN {
+            for round in 0..all_or(CHILDREN, CHILDREN / 5) {
                 let answer = in_child(|| {
                     let (sink, builder) = memory("Fork-Child");
                     let session = builder.start().unwrap();

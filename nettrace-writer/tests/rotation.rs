@@ -20,14 +20,22 @@ use nettrace_writer::{
     Emit, Format, Label, OnFull, Session, SessionBuilder, TraceEvent, enter_labels,
     sink::{FileSink, RotationOptions},
 };
-use testkit::process::{is_rerun, one_at_a_time, rerun};
+use testkit::{
+    effort::{all_or, left_out},
+    process::{is_rerun, one_at_a_time, rerun},
+};
 
 use crate::{
     rotation_support::{Found, Watcher, file_sizes, inspect},
     trace_support::{Hostile, schema},
 };
 
-const FORMATS: [Format; 4] = [Format::V6, Format::V5, Format::V4, Format::Heph];
+const FORMATS: [Format; 4] = [Format::V6, Format::Heph, Format::V5, Format::V4];
+
+/// Those that a test writes.
+fn formats() -> impl Iterator<Item = Format> {
+    FORMATS.into_iter().take(all_or(4, 2))
+}
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Rotation")]
@@ -119,10 +127,13 @@ static STUCK: EventType = EventType::new(&STUCK_SCHEMA);
 
 #[test]
 fn a_thread_that_is_stuck_in_an_event_does_not_end_the_rotation() {
+    if left_out() {
+        return;
+    }
     const FILE: u64 = 256 << 10;
     const EVENTS: u64 = 30_000;
     let _alone = one_at_a_time();
-    for (format, total) in FORMATS.into_iter().flat_map(|format| [(format, 4), (format, 1 << 20)]) {
+    for (format, total) in formats().flat_map(|format| [(format, 4), (format, 1 << 20)]) {
         let directory = tempfile::tempdir().unwrap();
         let options = RotationOptions::new(directory.path(), "part").file_size(FILE);
         let session = session(format, options.total_size(total * FILE)).start().unwrap();
@@ -196,7 +207,7 @@ fn burst(threads: u64, each: u64) {
 fn bounds_hold_at_every_instant() {
     const FILE: u64 = 512 << 10;
     let _alone = one_at_a_time();
-    for format in FORMATS {
+    for format in formats() {
         let directory = tempfile::tempdir().unwrap();
         let options = RotationOptions::new(directory.path(), "part").file_size(FILE);
         let options = options.total_size(3 * FILE).total_files(4);
@@ -218,7 +229,7 @@ fn files_are_as_large_as_they_should_be() {
     const FILE: u64 = 512 << 10;
     const CHUNK: usize = 16 << 10;
     let _alone = one_at_a_time();
-    for format in FORMATS {
+    for format in formats() {
         let directory = tempfile::tempdir().unwrap();
         let options = RotationOptions::new(directory.path(), "part").file_size(FILE);
         // There is so little memory that some events are lost.
@@ -248,7 +259,7 @@ fn files_are_as_large_as_they_should_be() {
 #[test]
 fn files_begin_before_their_events() {
     let _alone = one_at_a_time();
-    for format in FORMATS {
+    for format in formats() {
         let directory = tempfile::tempdir().unwrap();
         let age = Duration::from_millis(20);
         let options = RotationOptions::new(directory.path(), "part").file_age(age);
@@ -282,7 +293,7 @@ fn files_begin_before_their_events() {
 fn a_block_that_is_larger_than_a_file_is_divided() {
     const FILE: u64 = 12 << 10;
     let _alone = one_at_a_time();
-    for format in FORMATS {
+    for format in formats() {
         let directory = tempfile::tempdir().unwrap();
         let options = RotationOptions::new(directory.path(), "part").file_size(FILE);
         let session = session(format, options).chunk_size(64 << 10).start().unwrap();
@@ -310,7 +321,7 @@ struct Long {
 #[test]
 fn what_a_format_leaves_out_is_counted_once() {
     let _alone = one_at_a_time();
-    for format in FORMATS {
+    for format in formats() {
         let directory = tempfile::tempdir().unwrap();
         let options = RotationOptions::new(directory.path(), "part").file_size(80 << 10);
         // Chunks that hold the long events with the others.
@@ -368,7 +379,7 @@ fn a_relative_path_is_resolved_when_the_sink_is_made() {
 #[test]
 fn closed_files_count_as_long_as_they_are() {
     let _alone = one_at_a_time();
-    for format in FORMATS {
+    for format in formats() {
         let directory = tempfile::tempdir().unwrap();
         let options = RotationOptions::new(directory.path(), "small").extension("trace");
         let options = options.file_size(8 << 10).file_age(Duration::from_millis(1));

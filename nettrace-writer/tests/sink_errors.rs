@@ -22,7 +22,7 @@ use nettrace_writer::{
     Emit, Error, Format, Label, LabelScope, Origin, Session, ThreadRef, TraceEvent, enter_labels,
 };
 use proptest::{collection::vec, prelude::*};
-use testkit::{process::one_at_a_time, reference::judged_of_many};
+use testkit::{effort::all_or, process::one_at_a_time, reference::judged_of_many};
 
 use crate::{
     errors_support::{Answer, Faulty, Seen, guid, read},
@@ -449,7 +449,7 @@ fn a_stack_reaches_the_sink_without_its_row() {
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(48)
+        ..ProptestConfig::with_cases(all_or(48, 12))
     })]
 
     /// However often a sink fails, and whatever it keeps of what it is given, it has a complete

@@ -27,7 +27,7 @@ use nettrace_writer::{
 };
 use parking_lot::Mutex;
 use proptest::{collection::vec, prelude::*, sample::Index};
-use testkit::process::one_at_a_time;
+use testkit::{effort::all_or, process::one_at_a_time};
 
 use crate::trace_support::read;
 
@@ -460,7 +460,7 @@ fn check(programs: [Vec<Step>; 2]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: all_or(200, 50), ..ProptestConfig::default() })]
 
     #[test]
     fn every_event_has_the_labels_of_the_model(

@@ -6,6 +6,7 @@
 //! - [`activities`] runs PerfView's own computation of activities.
 //! - [`browser`] finds Chromium, and what drives it.
 //! - [`csv`] reads CSV.
+//! - [`effort`] says how much the tests do.
 //! - [`allocations`] counts the allocations of a thread.
 //! - [`perfetto`] reads traces of Perfetto, and runs Perfetto.
 //! - [`process`] runs one test of a test program in a process of its own.
@@ -23,6 +24,7 @@ pub mod agreed;
 pub mod allocations;
 pub mod browser;
 pub mod csv;
+pub mod effort;
 pub mod engines;
 pub mod perfetto;
 pub mod process;

@@ -1,6 +1,7 @@
 //! What each lane of CI does. Each can run alone: `cargo xtask <lane>`.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
 };
@@ -77,13 +78,31 @@ pub(crate) fn test(_: &Workspace, tally: &mut Tally) -> Result<()> {
     some(tally.ran() - before, "`cargo test` ran no test")
 }
 
+/// Runs in full the test programs that do less in [`test`], or leave something out: see
+/// `testkit/src/effort.rs`.
+pub(crate) fn slow(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let files = Step::new("git").within(&workspace.root);
+    let files = files.args(["grep", "--untracked", "--files-with-matches", "effort::"]);
+    let files = files.args(["--", "*/tests/*.rs"]).find()?;
+    // `PACKAGE/tests/PROGRAM.rs`, or a file in the folder `PACKAGE/tests/PROGRAM`.
+    let programs: BTreeSet<&str> = files
+        .lines()
+        .filter_map(|file| Path::new(file.split_once("/tests/")?.1).iter().next()?.to_str())
+        .map(|name| name.trim_end_matches(".rs"))
+        .collect();
+    let step = Step::cargo().args(["test", "--workspace", "--all-features"]);
+    let step = step.args(programs.iter().flat_map(|name| ["--test", name]));
+    let seen = again(step.env("NETTRACE_TESTS", "all"), tally)?;
+    some(seen.ran(), "no test program asks how much it should do")
+}
+
 /// Asks the reference readers, Perfetto, Chromium and query engines again what they have agreed to
 /// before: see `testkit/src/agreed.rs`.
 pub(crate) fn judge(_: &Workspace, tally: &mut Tally) -> Result<()> {
     let packages = ["nettrace-cli", "nettrace-format", "nettrace-views"];
     let step = Step::cargo().args(["test", "--all-features", "--tests", "judge"]);
     let step = step.args(packages.into_iter().flat_map(|name| ["-p", name]));
-    let step = step.env("NETTRACE_AGREED", "ask");
+    let step = step.env("NETTRACE_AGREED", "ask").env("NETTRACE_TESTS", "all");
     // Tests that lack a judge say so.
     let seen = again(step.args(["--", "--show-output"]), tally)?;
     tally.skipped += seen.skipped;

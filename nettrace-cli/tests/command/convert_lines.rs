@@ -2,6 +2,7 @@
 
 use testkit::{
     csv,
+    effort::left_out,
     reference::dotnet_traces,
     streams::{hostile, samples, unusual, v5_samples},
 };
@@ -23,6 +24,9 @@ fn sources() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn json_lines_are_those_of_dump() {
+    if left_out() {
+        return;
+    }
     let mut lines = 0;
     for (name, source) in sources() {
         let converted = nettrace(&["convert", "-", "-", "--to", "jsonl"], &source);
@@ -44,6 +48,9 @@ fn json_lines_are_those_of_dump() {
 
 #[test]
 fn csv_has_the_values_of_json() {
+    if left_out() {
+        return;
+    }
     let mut compared = 0;
     for (name, source) in sources() {
         let converted = nettrace(&["convert", "-", "-", "--to", "csv"], &source);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use nettrace_reader::{Item, Options};
 use serde_json::{Value, json};
 use testkit::{
+    effort::left_out,
     reference::dotnet_traces,
     streams::{self, EventType, Row, Stream, random, samples, v5_random, v5_samples},
 };
@@ -214,6 +215,9 @@ fn samples_by_hand() {
 
 #[test]
 fn real_traces_of_dotnet() {
+    if left_out() {
+        return;
+    }
     for path in dotnet_traces() {
         let trace = std::fs::read(&path).unwrap();
         let name = path.display().to_string();

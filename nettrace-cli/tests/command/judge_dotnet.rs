@@ -9,7 +9,10 @@ use std::{
 
 use nettrace_reader::{Metadata, Options};
 use serde_json::Value;
-use testkit::reference::{dotnet_traces as traces, judge};
+use testkit::{
+    effort::left_out,
+    reference::{dotnet_traces as traces, judge},
+};
 
 use crate::{
     program::{stdout, strict_json, summary},
@@ -62,6 +65,9 @@ fn headers_are_those_of_the_reference() {
 /// trace.
 #[test]
 fn the_reference_itself_prints_the_same() {
+    if left_out() {
+        return;
+    }
     let Some(judge) = judge() else { return };
     for trace in traces() {
         let name = name_of(&trace);

@@ -22,6 +22,8 @@ mod trace_support;
 
 use std::time::Duration;
 
+use testkit::effort::left_out;
+
 use crate::{
     script::{Script, Step::*, Steps},
     stepper::{alone, in_turn, together},
@@ -69,12 +71,18 @@ fn the_next_chunk() {
 
 #[test]
 fn many_chunks() {
+    if left_out() {
+        return;
+    }
     const STEPS: Steps = &[(1, &[Small, Bulk(1), Watch]), (8, &[Bulk(2300), Small])];
     alone("many_chunks", &Script { steps: STEPS, ..PLAIN });
 }
 
 #[test]
 fn parts_of_chunks() {
+    if left_out() {
+        return;
+    }
     const STEPS: Steps =
         &[(1, &[Small, Bulk(1), Watch]), (8, &[Bulk(900)]), (3, &[Bulk(3000), Small, Bulk(6000)])];
     alone("parts_of_chunks", &Script { chunk_size: 8192, steps: STEPS, ..PLAIN });
@@ -82,6 +90,9 @@ fn parts_of_chunks() {
 
 #[test]
 fn labels() {
+    if left_out() {
+        return;
+    }
     const STEPS: Steps = &[
         (1, &[Small, Bulk(1), Watch, Enter(1), Small, Enter(2), Small, Leave, Small, Leave, Small]),
         (1, &[Enter(3), Leave, Small, Enter(4), Bulk(9), Small, Leave]),
@@ -93,6 +104,9 @@ fn labels() {
 
 #[test]
 fn spans() {
+    if left_out() {
+        return;
+    }
     const STEPS: Steps = &[
         (1, &[Small, Bulk(1), Watch, Begin, Small, Begin, Small, End, Bulk(3), End, Small]),
         (1, &[Begin, Bulk(3000), Begin, Bulk(2000), Small, End, Bulk(4000), Small, End, Small]),
@@ -111,12 +125,18 @@ fn nested_and_panicking_events() {
 
 #[test]
 fn large_events() {
+    if left_out() {
+        return;
+    }
     const STEPS: Steps = &[(1, &[Small, Bulk(1), Watch, Bulk(9000), Small, TooLarge, Small])];
     alone("large_events", &Script { steps: STEPS, ..PLAIN });
 }
 
 #[test]
 fn no_room() {
+    if left_out() {
+        return;
+    }
     const STEPS: Steps =
         &[(1, &[Small, Bulk(1), Watch]), (9, &[Perhaps(1800)]), (3, &[Perhaps(0)])];
     let outcome = alone("no_room", &Script { budget: LEAST, steps: STEPS, ..PLAIN });
@@ -135,6 +155,9 @@ fn origins() {
 
 #[test]
 fn beside_the_flusher() {
+    if left_out() {
+        return;
+    }
     const STEPS: Steps = &[
         (1, &[Small, Bulk(1), Watch]),
         (1, &[Small, Enter(1), Small, Leave, Bulk(1500)]),
@@ -148,6 +171,9 @@ const KEEPS: Script = Script { chunk_size: 64 << 10, budget: 8 << 20, keeps: tru
 
 #[test]
 fn a_flight_recorder_gives_up_its_oldest_stretch() {
+    if left_out() {
+        return;
+    }
     const STEPS: Steps = &[
         (40, &[Bulk(9000), Bulk(9000), Bulk(9000), Bulk(9000), Flush]),
         (9, &[Bulk(9000)]),
@@ -158,6 +184,9 @@ fn a_flight_recorder_gives_up_its_oldest_stretch() {
 
 #[test]
 fn a_flight_recorder_gives_up_the_oldest_events_of_a_burst() {
+    if left_out() {
+        return;
+    }
     const STEPS: Steps = &[(125, &[Bulk(9000)]), (1, &[Watch, Small, Flush, Small])];
     let script = Script { steps: STEPS, ..KEEPS };
     in_turn("a_flight_recorder_gives_up_the_oldest_events_of_a_burst", &script);

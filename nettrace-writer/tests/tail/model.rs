@@ -13,6 +13,7 @@ use nettrace_writer::{
     tail::{Tail, TailCounts},
 };
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
+use testkit::effort::all_or;
 
 use crate::support::{Row, SLOW, Source, Ty, read};
 
@@ -437,7 +438,7 @@ fn check_account(steps: &[Step], window: Duration, bound: Option<usize>, every: 
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 96,
+        cases: all_or(96, 24),
         // Beside this file.
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource(
             "proptest-regressions",

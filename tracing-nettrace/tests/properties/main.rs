@@ -15,6 +15,7 @@ use std::sync::Arc;
 use nettrace_writer::{OnFull, Session, sink::MemorySink};
 use parking_lot::Mutex;
 use proptest::{prelude::*, test_runner::TestCaseError};
+use testkit::effort::all_or;
 use tracing::Dispatch;
 use tracing_subscriber::layer::SubscriberExt as _;
 
@@ -69,7 +70,7 @@ fn assert_same(found: &Notes, expected: &Notes) -> Result<(), TestCaseError> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 64,
+        cases: all_or(64, 16),
         max_shrink_iters: 20_000,
         failure_persistence: None,
         ..Default::default()

@@ -1,0 +1,25 @@
+//! How much the tests do: what a person waits for, or all of it.
+//!
+//! `cargo test` alone leaves out tests that take seconds each, or does less in them. The lane
+//! `slow` of CI (`cargo xtask slow`) sets `NETTRACE_TESTS=all` and runs every program that asks
+//! here.
+
+use std::env;
+
+/// Whether tests do all that they can.
+pub fn in_full() -> bool {
+    env::var_os("NETTRACE_TESTS").is_some_and(|tests| tests == "all")
+}
+
+/// Whether a test is left out, because it has nothing to do that takes less time. Says so.
+pub fn left_out() -> bool {
+    if !in_full() {
+        println!("left out: `cargo xtask slow` runs it");
+    }
+    !in_full()
+}
+
+/// `all` in the lane `slow`, else `some`.
+pub fn all_or<T>(all: T, some: T) -> T {
+    if in_full() { all } else { some }
+}
