@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use console::measure_text_width;
 use nettrace_diagnostics::client::Wanted;
 use nettrace_reader::ErrorKind;
 use nettrace_views::text::{Detail, Lines, Look, wants_colors};
@@ -110,7 +111,7 @@ fn wrap(lines: &str, columns: usize, out: &mut Vec<u8>) {
         let indent = 4 + line.len() - line.trim_start_matches(' ').len();
         let (mut column, mut blanks) = (0, 0);
         for word in line.split(' ') {
-            let width = width(word);
+            let width = measure_text_width(word.trim_end());
             if width > 0 && column > indent && column + blanks + width > columns {
                 out.push(b'\n');
                 (column, blanks) = (0, indent);
@@ -123,12 +124,6 @@ fn wrap(lines: &str, columns: usize, out: &mut Vec<u8>) {
             blanks += 1;
         }
     }
-}
-
-/// The columns of a word, one for each character. Escapes, which only colors have here, take none.
-fn width(word: &str) -> usize {
-    let escapes = word.split('\x1b').skip(1).map(|rest| 2 + rest.find('m').unwrap_or(0));
-    word.trim_end().chars().count().saturating_sub(escapes.sum())
 }
 
 /// What the process is asked for. It sends nothing else.
@@ -168,6 +163,9 @@ mod tests {
         // What has no blank is the terminal's own affair.
         let words: Vec<_> = line.split_whitespace().collect();
         check(line, 1, &(words.join("\n    ") + "\n\n"));
+        // These take two columns each.
+        check("12:00  支払い 済み\n", 12, "12:00\n    支払い\n    済み\n");
+        check("12:00  支払い 済み\n", 13, "12:00  支払い\n    済み\n");
         check("    at shop, shop.rs:1\n", 14, "    at shop,\n        shop.rs:1\n");
     }
 }
