@@ -399,7 +399,7 @@ struct Often {
 #[cfg(target_os = "linux")]
 #[test]
 fn sessions_leave_no_memory_behind() {
-    use testkit::process::{is_rerun, rerun_within, skipped_in_emulator};
+    use testkit::process::{is_rerun, once_in, rerun_within, skipped_in_emulator};
 
     const IDLE: usize = 50;
     let count = std::env::var("NETTRACE_SESSIONS").map_or(1_000, |count| count.parse().unwrap());
@@ -446,17 +446,21 @@ fn sessions_leave_no_memory_behind() {
     };
     // What the allocator and the first sessions need once. All threads emit in each.
     (0..40).for_each(|_| session(&idle));
-    let before = pages();
-    for round in 0..count {
-        // Each of the others emits in one of many sessions, and keeps its buffer to the end.
-        let at = round * IDLE / count;
-        let is_first = round * IDLE % count < IDLE;
-        session(if is_first { &idle[at..=at] } else { &[] });
-    }
-    let after = pages();
-    let grown = [0, 1].map(|at| after[at].saturating_sub(before[at]));
-    println!("{count} sessions: {before:?} pages before, {after:?} after");
-    assert!(grown[0] <= 2 * MIB && grown[1] <= 2 * MIB, "grown by {grown:?} pages");
+    // The allocator may take more when threads first compete for it. What leaks grows each time.
+    once_in(3, || {
+        let before = pages();
+        for round in 0..count {
+            // Each of the others emits in one of many sessions, and keeps its buffer to the end.
+            let at = round * IDLE / count;
+            let is_first = round * IDLE % count < IDLE;
+            session(if is_first { &idle[at..=at] } else { &[] });
+        }
+        let after = pages();
+        let grown = [0, 1].map(|at| after[at].saturating_sub(before[at]));
+        let outcome = format!("{count} sessions: {before:?} pages before, {after:?} after");
+        println!("{outcome}");
+        if grown[0] <= 2 * MIB && grown[1] <= 2 * MIB { Ok(()) } else { Err(outcome) }
+    });
     drop(stay);
 }
 

@@ -20,7 +20,10 @@ use nettrace_writer::{
     Emit, Format, OnFull, Session, TraceEvent,
     sink::{MemorySink, StreamSink},
 };
-use testkit::process::{alone, one_at_a_time, skipped_in_emulator};
+use testkit::{
+    effort::left_out,
+    process::{alone, one_at_a_time, skipped_in_emulator},
+};
 
 use crate::trace_support::{
     Hostile, check,
@@ -38,6 +41,9 @@ struct Birth {
 
 #[test]
 fn a_hundred_thousand_threads_leave_nothing_behind() {
+    if left_out() {
+        return;
+    }
     if skipped_in_emulator("100,000 threads, which take minutes there") {
         return;
     }
@@ -256,6 +262,7 @@ struct Churn {
 
 #[test]
 fn losses_of_many_short_threads_are_exact() {
+    let _alone = one_at_a_time();
     let sink = MemorySink::new();
     let (held, hold) = Held::new(sink.clone());
     let builder = Session::builder().sink(held).provider("Threads-Full");
@@ -285,6 +292,7 @@ fn losses_of_many_short_threads_are_exact() {
 
 #[test]
 fn many_short_threads_are_accounted_for_in_each_mode() {
+    let _alone = one_at_a_time();
     for mode in modes() {
         let (trace, builder) = mode.memory("Threads-Full");
         let builder = builder.budget(256 << 10).chunk_size(4_096).prefault(0);

@@ -220,7 +220,7 @@ pub(crate) fn msrv(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     // says of a file does not depend on our compiler.
     let absent = folder.join("absent");
     let step = cargo(&["test", "--workspace", "--all-features"]);
-    let step = step.env("NETTRACE_JUDGE", absent.join("judge"));
+    let step = step.env("NETTRACE_JUDGE", absent.join("judge")).env("NETTRACE_TESTS", "all");
     let seen = again(step.env("NETTRACE_DOTNET_DATA", absent), tally)?;
     some(seen.ran(), "no test ran with the oldest compiler")
 }
@@ -336,6 +336,7 @@ pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         .env("NETTRACE_EMULATOR", EMULATOR)
         // There is one processor.
         .env("RUST_TEST_THREADS", "1")
+        .env("NETTRACE_TESTS", "all")
         // The latter print that they are skipped, and the harness hides output by default.
         .args(["--", "--show-output"]);
     let seen = again(step, tally)?;

@@ -90,7 +90,8 @@ impl<'a> Tree<'a> {
                 write!(out, " of trace {id}")?;
             }
         } else if let Some(parent) = &root.parent {
-            write!(out, ", within {}, which is not in the trace", id_text(parent))?;
+            // A trace does not tell a parent from a span of another trace that a root follows from.
+            write!(out, ", within or after {}, which is not in the trace", id_text(parent))?;
             if self.forest.counts.spans_gone > 0 {
                 write!(out, " or made room for slower ones")?;
             }

@@ -14,7 +14,7 @@ use nettrace_writer::{
     traced,
 };
 use serde_json::Value;
-use testkit::reference::dotnet_traces;
+use testkit::{process::one_at_a_time, reference::dotnet_traces};
 
 use crate::program::{nettrace, stderr, stdout};
 
@@ -67,6 +67,8 @@ fn check_out(cart: u64) {
 
 /// The trace, and what the build says of it.
 fn trace_and_build() -> (Vec<u8>, Catalogue) {
+    // Another test of this program emits the same events.
+    let _alone = one_at_a_time();
     let memory = MemorySink::new();
     let session = Session::builder().sink(memory.clone()).provider("Schema-Shop").start().unwrap();
     Answered {

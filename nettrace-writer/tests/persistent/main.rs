@@ -146,6 +146,9 @@ fn no_room() {
 
 #[test]
 fn origins() {
+    if left_out() {
+        return;
+    }
     const STEPS: Steps = &[
         (1, &[Small, Bulk(1), Watch, Stack, Small, About, Small, About, Stack]),
         (1, &[Bulk(3700), Stack, Bulk(3700), About, Small]),

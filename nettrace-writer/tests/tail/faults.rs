@@ -26,6 +26,7 @@ use nettrace_writer::{
     traced,
 };
 use testkit::{
+    effort::left_out,
     process::{is_rerun, one_at_a_time, rerun, until},
     reference::judged,
     small_disk::SmallDisk,
@@ -387,6 +388,9 @@ impl Sink for Failing {
 /// way.
 #[test]
 fn two_sessions_account_for_every_event_while_their_sinks_fail() {
+    if left_out() {
+        return;
+    }
     let _alone = one_at_a_time();
     let sessions = [false, true].map(|breaks| {
         let folder = tempfile::tempdir().unwrap();
