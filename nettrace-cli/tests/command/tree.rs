@@ -62,8 +62,8 @@ const TEXT: &str = "\
    +70.000µs                           · Shop/checkoutResume
    +80.000µs                           · Shop/checkoutSuspend
 
-2026-03-04T05:06:07.089300000Z   0.000300000 s, trace cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd, within or after \
-000000000000000a, which is not in the trace
+2026-03-04T05:06:07.089300000Z   0.000300000 s, trace cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd, \
+within or after 000000000000000a, which is not in the trace
     20.000µs     10.000µs  ok        Shop/checkout [000000000000000b] cart=7
     30.000µs     30.000µs  -           Shop/pay [000000000000000c] cents=7
 
