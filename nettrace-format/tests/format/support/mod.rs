@@ -298,6 +298,9 @@ impl Verdict {
 
 /// Runs the reference reader on a file.
 pub(crate) fn judge_events(file: &[u8]) -> Option<Verdict> {
+    if testkit::effort::left_out() {
+        return None;
+    }
     let verdict = reference::ask(&["events", "--types"], Trace::Bytes(file))?;
     let events = verdict.lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let reference::Verdict { totals: summary, errors, accepted, .. } = verdict;
