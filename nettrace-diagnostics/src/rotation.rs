@@ -82,7 +82,10 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 
 /// As in `NETTRACE_BUFFER_MB`, a megabyte is 2^20 bytes.
 fn size(text: &str) -> Option<u64> {
-    with_unit(text, &[("KB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30)])
+    let [kilo, mega, giga] = [1 << 10, 1 << 20, 1 << 30];
+    let units = [("KB", kilo), ("MB", mega), ("GB", giga)];
+    let same = [("KiB", kilo), ("MiB", mega), ("GiB", giga)];
+    with_unit(text, &units).or_else(|| with_unit(text, &same))
 }
 
 fn age(text: &str) -> Option<Duration> {
@@ -97,6 +100,7 @@ mod tests {
     #[test]
     fn sizes_and_ages_have_units() {
         let rotation = Rotation::parse("64MB, 1h").unwrap();
+        assert_eq!(Rotation::parse("64MiB,60m"), Ok(rotation));
         let both = Rotation {
             file_size: Some(64 << 20),
             file_age: Some(Duration::from_secs(3_600)),
