@@ -7,7 +7,6 @@ mod support;
 use std::{collections::BTreeMap, path::Path};
 
 use nettrace_reader::Options;
-
 use testkit::effort::left_out;
 
 use crate::support::{Ran, STRESS, assert_holds, directory, dotnet_trace_opens, open, run};

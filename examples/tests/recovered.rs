@@ -75,7 +75,7 @@ const CASES: [Case; 10] = [
 
 #[test]
 fn nothing_is_lost_when_it_is_killed() {
-    kill_many(testkit::effort::all_or(20, 8));
+    kill_many(testkit::effort::all_or(20, CASES.len()));
 }
 
 /// Kills `NETTRACE_KILLS` times, or 50 times.

@@ -12,7 +12,10 @@ use std::{
     process::{self, Command, Output, Stdio},
 };
 
-use testkit::reference::{Trace, ask, interruptible, tool};
+use testkit::{
+    process::one_at_a_time,
+    reference::{Trace, ask, interruptible, tool},
+};
 
 use nettrace_writer::Emit as _;
 
@@ -39,6 +42,7 @@ fn succeeds(output: &Output) -> String {
 fn the_reference_attaches_and_sees_every_event() {
     let Some(judge) = tool("judge") else { return };
     let server = Server::start();
+    let _alone = one_at_a_time();
     let load = Load::start(2);
     let mut command = look_in(&server, &judge);
     let pid = process::id().to_string();
@@ -111,6 +115,7 @@ fn complete(path: &Path) -> u64 {
 fn dotnet_trace_collects_for_a_duration() {
     let Some(tool) = tool("dotnet-trace") else { return };
     let server = Server::start();
+    let _alone = one_at_a_time();
     let load = Load::start(2);
     let pid = process::id().to_string();
     // With providers, with a profile, with neither, and into another format.
@@ -137,6 +142,7 @@ fn dotnet_trace_collects_for_a_duration() {
 fn dotnet_trace_collects_until_ctrl_c() {
     let Some(tool) = tool("dotnet-trace") else { return };
     let server = Server::start();
+    let _alone = one_at_a_time();
     let load = Load::start(2);
     let path = server.folder.path().join("stopped.nettrace");
     let mut command = look_in(&server, &tool);

@@ -168,9 +168,10 @@ fn a_forked_child_does_not_answer_for_its_parent_and_can_listen_itself() {
     let live = target.collect(&[all_of("Contoso-Attach")], 4).unwrap();
     let before = sockets();
     let silent = server.connect();
-    until("it is accepted", || sockets() == before + 2);
-    // Until the server's thread has noted it, a child keeps it.
-    thread::sleep(Duration::from_millis(50));
+    // A child keeps a socket that the server's thread has not noted yet. It answers this after it
+    // has noted `silent`, and then closes it.
+    target.info().unwrap();
+    until("only `silent` is open", || sockets() == before + 2);
     let (mut ready, told) = std::os::unix::net::UnixStream::pair().unwrap();
     let own = tempdir().unwrap();
     let child = in_child(|| {

@@ -16,7 +16,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::trace_support::{Hostile, check, schema, sound};
 use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
 use nettrace_reader::heph;
 use nettrace_writer::{
@@ -24,6 +23,8 @@ use nettrace_writer::{
     sink::{Batch, MemorySink, Sink, StreamEnd, WriteError},
 };
 use testkit::effort::all_or;
+
+use crate::trace_support::{Hostile, check, schema, sound};
 
 /// A sink into memory that calls a function before each write.
 struct Slow<F> {

@@ -338,7 +338,7 @@ fn a_child_starts_a_session_while_threads_of_the_parent_come_and_go() {
     });
 }
 
-/// How many children [the test above] forks. One in some hundred finds the lock locked.
+/// How many children [the test above] forks in full. One in some hundred finds the lock locked.
 ///
 /// [the test above]: a_child_starts_a_session_while_threads_of_the_parent_come_and_go
 const CHILDREN: u64 = 1_000;

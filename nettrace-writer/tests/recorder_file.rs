@@ -21,7 +21,7 @@ use nettrace_writer::{
     Emit, Error, Format, Keep, Label, Origin, Session, ThreadRef, TraceEvent, enter_labels,
     sink::{Batch, MemorySink, RotatingFiles, RotationOptions, Sink, StreamEnd, WriteError},
 };
-use testkit::process::{is_rerun, rerun, skipped_in_emulator};
+use testkit::process::{is_rerun, one_at_a_time, rerun, skipped_in_emulator};
 
 use crate::trace_support::{Seen, modes::folder, read, sound};
 
@@ -189,6 +189,8 @@ struct Left {
 
 /// Makes a file as a killed process leaves it, with so many events.
 fn leave(folder: &Path, events: u64) -> PathBuf {
+    // Other tests emit the same events.
+    let _alone = one_at_a_time();
     let (live, file) = (folder.join("live"), folder.join("recorder"));
     let builder = Session::builder().file(folder.join("own.nettrace")).overwrite(true);
     let builder = builder.provider("Recorder-Left").persistent(&live).budget(2 << 20);

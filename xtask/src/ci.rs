@@ -61,7 +61,7 @@ pub(crate) const LANES: &[Lane] = &[
     in_row(2, lane_of("fuzz-smoke", "every fuzz target survives 10 s", lanes::fuzz_smoke)),
     in_row(2, lane_of("vm", "the live tests pass in a kernel with user_events", lanes::vm)),
     lane_of("test", "the tests pass, with every feature", lanes::test),
-    lane_of("slow", "so do those that take long, in full", lanes::slow),
+    lane_of("slow", "tests that take long pass, in full", lanes::slow),
     lane_of("judge", "the reference readers agree still", lanes::judge),
     lane_of("accounting", "40 starved runs lose no count", lanes::accounting),
     lane_of("bench-smoke", "every benchmark runs once", lanes::bench_smoke),

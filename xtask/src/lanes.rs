@@ -1,7 +1,6 @@
 //! What each lane of CI does. Each can run alone: `cargo xtask <lane>`.
 
 use std::{
-    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
 };
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     step::{Step, Tally},
-    workspace::{Workspace, paths_in},
+    workspace::{Workspace, paths_in, rust_files},
 };
 
 /// Runs programs for AArch64.
@@ -81,18 +80,24 @@ pub(crate) fn test(_: &Workspace, tally: &mut Tally) -> Result<()> {
 /// Runs in full the test programs that do less in [`test`], or leave something out: see
 /// `testkit/src/effort.rs`.
 pub(crate) fn slow(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let files = Step::new("git").within(&workspace.root);
-    let files = files.args(["grep", "--untracked", "--files-with-matches", "effort::"]);
-    let files = files.args(["--", "*/tests/*.rs"]).find()?;
-    // `PACKAGE/tests/PROGRAM.rs`, or a file in the folder `PACKAGE/tests/PROGRAM`.
-    let programs: BTreeSet<&str> = files
-        .lines()
-        .filter_map(|file| Path::new(file.split_once("/tests/")?.1).iter().next()?.to_str())
-        .map(|name| name.trim_end_matches(".rs"))
-        .collect();
-    let step = Step::cargo().args(["test", "--workspace", "--all-features"]);
-    let step = step.args(programs.iter().flat_map(|name| ["--test", name]));
-    let seen = again(step.env("NETTRACE_TESTS", "all"), tally)?;
+    let mut step = Step::cargo().args(["test", "--workspace", "--all-features"]);
+    for program in workspace.packages.iter().flat_map(|package| &package.tests) {
+        let mut files = vec![program.source.clone()];
+        if program.source.ends_with("main.rs") {
+            files = rust_files(program.source.parent().context("a folder")?)?;
+        }
+        let mut asks = false;
+        for file in files {
+            asks |= fs::read_to_string(&file)?.contains("effort::");
+        }
+        if asks {
+            step = step.args(["--test", &program.name]);
+        }
+    }
+    let step = step.env("NETTRACE_TESTS", "all");
+    // Tests that lack a judge say so.
+    let seen = again(step.args(["--", "--show-output"]), tally)?;
+    tally.skipped += seen.skipped;
     some(seen.ran(), "no test program asks how much it should do")
 }
 
@@ -102,7 +107,7 @@ pub(crate) fn judge(_: &Workspace, tally: &mut Tally) -> Result<()> {
     let packages = ["nettrace-cli", "nettrace-format", "nettrace-views"];
     let step = Step::cargo().args(["test", "--all-features", "--tests", "judge"]);
     let step = step.args(packages.into_iter().flat_map(|name| ["-p", name]));
-    let step = step.env("NETTRACE_AGREED", "ask").env("NETTRACE_TESTS", "all");
+    let step = step.env("NETTRACE_AGREED", "ask");
     // Tests that lack a judge say so.
     let seen = again(step.args(["--", "--show-output"]), tally)?;
     tally.skipped += seen.skipped;
@@ -309,6 +314,7 @@ pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         matches!(name, "messages" | "doctor") || name.starts_with("live") || name.contains("judge")
     };
     let files = libraries.iter().flat_map(|package| &package.tests);
+    let files = files.map(|test| test.name.as_str());
     let all = env::var_os("NETTRACE_AARCH64").is_some_and(|value| value == "all");
     let chosen = |name: &str| if all { !elsewhere(name) } else { ON_AARCH64.contains(&name) };
     let files: Vec<_> = files.filter(|name| chosen(name)).collect();
@@ -332,11 +338,11 @@ pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         )
         // The emulator finds the C library there.
         .env("QEMU_LD_PREFIX", "/usr/aarch64-linux-gnu")
-        // Tests that start programs read this, and so do tests that the emulator cannot run.
-        .env("NETTRACE_EMULATOR", EMULATOR)
         // There is one processor.
         .env("RUST_TEST_THREADS", "1")
         .env("NETTRACE_TESTS", "all")
+        // Tests that start programs read this, and so do tests that the emulator cannot run.
+        .env("NETTRACE_EMULATOR", EMULATOR)
         // The latter print that they are skipped, and the harness hides output by default.
         .args(["--", "--show-output"]);
     let seen = again(step, tally)?;
@@ -403,6 +409,7 @@ const LIVE: &str = "live";
 /// Boots such a kernel, and runs the test programs called `live…` of all members there, as root.
 pub(crate) fn vm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let tests = workspace.packages.iter().flat_map(|package| &package.tests);
+    let tests = tests.map(|test| test.name.as_str());
     let chosen: Vec<_> =
         tests.filter(|name| name.starts_with(LIVE)).flat_map(|name| ["--test", name]).collect();
     some(chosen.len() as u64, "no test program's name starts with `live`")?;
@@ -414,7 +421,7 @@ pub(crate) fn vm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     // Builds twice: first to show the compiler's messages, then to learn where the programs are.
     build().run()?;
     let messages = build().args(["--message-format=json"]).quiet().read()?;
-    let mut script = String::from("status=0\n");
+    let mut script = String::from("export NETTRACE_TESTS=all\nstatus=0\n");
     for (folder, program) in messages.lines().filter_map(live_program) {
         // One after the other, because they mount, unmount, and count what the whole system has.
         script.push_str(&format!(

@@ -107,7 +107,8 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 /// A step that tests the writer on real threads. They need speed, so it is optimised.
 fn on_threads(workspace: &Workspace) -> Step {
     let step = Step::cargo().args(["test", "-p", MODELLED, "--profile", "models", "--locked"]);
-    step.env("RUSTFLAGS", MUTANTS).env("CARGO_TARGET_DIR", workspace.target.join("mutants"))
+    let step = step.env("RUSTFLAGS", MUTANTS).env("NETTRACE_TESTS", "all");
+    step.env("CARGO_TARGET_DIR", workspace.target.join("mutants"))
 }
 
 /// Fails unless the sources and the table name the same safeguards.

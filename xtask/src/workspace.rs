@@ -32,10 +32,19 @@ pub(crate) struct Package {
     pub(crate) published: bool,
     /// Whether it has features for others. The names of features for our own tests begin with `__`.
     pub(crate) has_features: bool,
-    /// The names of its integration tests.
-    pub(crate) tests: Vec<String>,
+    /// The programs of its integration tests.
+    pub(crate) tests: Vec<TestProgram>,
     /// The names of its `bench` targets.
     pub(crate) benches: Vec<String>,
+}
+
+/// A program of integration tests.
+#[derive(Debug)]
+pub(crate) struct TestProgram {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its root file. If that is a `main.rs`, its other files are beside it.
+    pub(crate) source: PathBuf,
 }
 
 impl Workspace {
@@ -71,9 +80,11 @@ impl Workspace {
 impl Package {
     fn parse(value: &Value) -> Option<Self> {
         let targets = value["targets"].as_array()?;
-        let of_kind = |kind: &str| -> Option<Vec<String>> {
-            let chosen = targets.iter().filter(|target| target["kind"][0] == kind);
-            chosen.map(|target| target["name"].as_str().map(str::to_owned)).collect()
+        let of_kind = |kind| targets.iter().filter(move |target| target["kind"][0] == kind);
+        let name = |target: &Value| target["name"].as_str().map(str::to_owned);
+        let program = |target: &Value| {
+            let source = target["src_path"].as_str()?.into();
+            Some(TestProgram { name: name(target)?, source })
         };
         Some(Self {
             name: value["name"].as_str()?.to_owned(),
@@ -83,8 +94,8 @@ impl Package {
             has_features: value["features"]
                 .as_object()
                 .is_some_and(|list| list.keys().any(|name| !name.starts_with("__"))),
-            tests: of_kind("test")?,
-            benches: of_kind("bench")?,
+            tests: of_kind("test").map(program).collect::<Option<_>>()?,
+            benches: of_kind("bench").map(name).collect::<Option<_>>()?,
         })
     }
 }
@@ -145,7 +156,7 @@ mod tests {
         json!({ "name": name, "manifest_path": "/w/some/Cargo.toml", "publish": publish,
             "targets": [
                 { "kind": ["lib"], "name": "lib" }, { "kind": ["bench"], "name": "emit" },
-                { "kind": ["test"], "name": "judge" },
+                { "kind": ["test"], "name": "judge", "src_path": "/w/some/tests/judge.rs" },
         ] })
     }
 
@@ -159,7 +170,8 @@ mod tests {
         let all = all.unwrap();
         assert_eq!(all.published(), ["-p", "a", "-p", "c"]);
         assert_eq!(all.packages[0].benches, ["emit"]);
-        assert_eq!(all.packages[0].tests, ["judge"]);
+        let [test] = &all.packages[0].tests[..] else { panic!("one test program") };
+        assert_eq!((test.name.as_str(), test.source.ends_with("judge.rs")), ("judge", true));
     }
 
     #[test]

@@ -76,7 +76,8 @@ pub(crate) fn run(options: &TailOptions, limits: Limits, out: &mut Output) -> Re
     }
     let end = options.duration.map(|duration| Instant::now() + duration);
     let session = Session::new(target, live, &signals, end)?;
-    let source = Source::new(session);
+    // It must look at signals and the time also while nobody takes the output.
+    let source = Source::new(session).at_once();
     let source = source.before_waiting(out.shown_before_waiting());
     let look = if options.pretty { Look::Pretty } else { Look::Compact };
     let detail = if options.full { Detail::Full } else { Detail::Short };

@@ -10,7 +10,6 @@ use nettrace_format::{
     v5::{Row, Stream, Version},
 };
 use serde_json::{Value, json};
-
 use testkit::effort::left_out;
 
 use crate::support::{

@@ -81,7 +81,7 @@ fn check(name: &str, who: Who, source: fn() -> Endless) {
         while reader.next_event()?.is_some() {}
         Ok(())
     }));
-    sorted(options().open(ReadAhead::new(source())).and_then(|reader| {
+    sorted(options().open(ReadAhead::new(source()).at_once()).and_then(|reader| {
         let mut reader = reader.sorted();
         while reader.next_event()?.is_some() {}
         Ok(())

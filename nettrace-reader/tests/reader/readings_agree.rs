@@ -132,7 +132,7 @@ fn text<T>(result: nettrace_reader::Result<T>) -> Result<T, String> {
 
 /// Checks one stream in every way. Returns the number of its events.
 fn check(name: &str, bytes: &[u8]) -> u64 {
-    let ahead = |most| ReadAhead::new(Dribble::new(bytes, most));
+    let ahead = |most| ReadAhead::new(Dribble::new(bytes, most)).at_once();
 
     // Count independently of the reader.
     let (mut events, mut types) = (Vec::new(), Types::new());

@@ -6,13 +6,12 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use testkit::effort::left_out;
 use tracing::{
     Event, Level, Metadata, Value, callsite::Identifier, dispatcher::with_default, field::FieldSet,
     info, info_span, metadata::Kind as MetadataKind, subscriber::Interest,
 };
 use tracing_core::Callsite;
-
-use testkit::effort::left_out;
 
 use crate::support::{BOTH, record};
 

@@ -92,6 +92,8 @@ fn sold(customer: &str) -> Sold {
 }
 
 fn trace() -> Vec<u8> {
+    // Other tests emit the same events.
+    let _alone = testkit::process::one_at_a_time();
     let memory = MemorySink::new();
     let session = Session::builder()
         .sink(memory.clone())

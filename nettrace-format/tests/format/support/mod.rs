@@ -298,7 +298,8 @@ impl Verdict {
 
 /// Runs the reference reader on a file.
 pub(crate) fn judge_events(file: &[u8]) -> Option<Verdict> {
-    if testkit::effort::left_out() {
+    if !testkit::effort::in_full() {
+        println!("the reference reader is not asked: `cargo xtask judge` does");
         return None;
     }
     let verdict = reference::ask(&["events", "--types"], Trace::Bytes(file))?;
