@@ -6,6 +6,7 @@ mod plan;
 use std::{
     fmt,
     io::{self, ErrorKind, Write as _},
+    mem,
     path::{Path as FilePath, PathBuf},
     process,
     time::Duration,
@@ -13,13 +14,15 @@ use std::{
 
 use nettrace_writer::{
     Error, ProviderFilter, Session, SinkChange, Warning,
-    companion::{complain, flush_within, ignores, spawn},
+    companion::{complain, flush_within, ignores, reads_providers, spawn},
     sink::FileOptions,
 };
 
 #[cfg(feature = "__fuzzing")]
 pub(crate) use self::plan::check;
-use self::plan::{Path, Plan, Variables, of_this_process, plan, without_effect};
+use self::plan::{
+    PROVIDERS, Path, Plan, Variables, has_idle_filters, of_this_process, plan, without_effect,
+};
 pub(crate) use self::plan::{forbids_to_listen, redacted_for_client};
 use crate::{
     filters::unmatched,
@@ -29,10 +32,25 @@ use crate::{
 
 /// How long `exit` waits for the end of the session.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long after the start of the session its filters and names are looked at.
-const CHECK_AFTER: Duration = Duration::from_secs(10);
+/// How long a thread waits before it looks at the filters and names, each time.
+const LOOKS: [(Duration, Look); 3] = [
+    (Duration::from_secs(2), Look::Early),
+    (Duration::from_secs(8), Look::Early),
+    (Duration::from_secs(20), Look::Late),
+];
 /// How many names of its own a process tries if the file is in use.
 const OWN_NAMES: u32 = 100;
+
+/// When filters and names are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Look {
+    /// Many providers have yet to appear.
+    Early,
+    /// Most providers have appeared, but perhaps none of their errors.
+    Late,
+    /// The process ends.
+    Last,
+}
 
 /// The session of the environment, and the process that it belongs to.
 #[derive(Debug)]
@@ -40,6 +58,21 @@ struct Recording {
     pid: u32,
     /// `None`: the environment asks for none, or it could not start.
     session: Option<Recorded>,
+    /// Whether there are filters that no session of the environment takes, of which nothing was
+    /// said yet.
+    has_idle_filters: bool,
+}
+
+impl Recording {
+    /// Says what [`Recorded::news`] has, and that filters have no effect, unless the application
+    /// has taken them.
+    fn tell(&mut self, look: Look) {
+        if mem::take(&mut self.has_idle_filters) && !reads_providers() {
+            say_without_effect(PROVIDERS, "NETTRACE_OUTPUT");
+        }
+        let news = self.session.as_mut().map(|recorded| recorded.news(look));
+        news.iter().flatten().for_each(|warning| say(format_args!("{warning}")));
+    }
 }
 
 #[derive(Debug)]
@@ -53,35 +86,37 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// Says, once, which filters select nothing and which names redact nothing, and what was
-    /// probably meant. Before the end a filter may wait for a provider that has yet to appear, and
-    /// a name for a field. So it is told then only if something known has nearly its name.
-    fn tell_of_names(&mut self, is_end: bool) {
+    /// Which filters select nothing and which names redact nothing, unless it was told before. A
+    /// filter may wait for a provider that has yet to appear, and a name for a field. So it is told
+    /// early only if something known has nearly its name.
+    fn news(&mut self, look: Look) -> Vec<Warning> {
         let mut warnings = self.session.warnings();
         let redacts = |warning: &Warning| matches!(warning, Warning::RedactsNothing { .. });
-        if is_end && warnings.iter().any(redacts) {
+        if look == Look::Last && warnings.iter().any(redacts) {
             // What was not written yet may have the name.
             flush_within(&self.session, EXIT_PATIENCE);
             warnings = self.session.warnings();
         }
-        for warning in warnings {
+        let is_late = look >= Look::Late;
+        warnings.retain(|warning| {
             let has_meant = warning.meant().is_some();
-            let is_news = match &warning {
+            match warning {
                 Warning::UnknownProvider { filter, known } => {
-                    let is_sure = (is_end && !known.is_empty()) || has_meant;
+                    let is_sure = (is_late && !known.is_empty()) || has_meant;
                     is_sure && is_new(filter, &mut self.told)
                 }
-                Warning::NothingPasses { filter } => is_end && is_new(filter, &mut self.told),
+                // A service that is well may have no error for a long time.
+                Warning::NothingPasses { filter } => {
+                    look == Look::Last && is_new(filter, &mut self.told)
+                }
                 Warning::RedactsNothing { name, known } => {
-                    let is_sure = (is_end && !known.is_empty()) || has_meant;
+                    let is_sure = (is_late && !known.is_empty()) || has_meant;
                     is_sure && is_new(name, &mut self.told_names)
                 }
                 _ => false,
-            };
-            if is_news {
-                say(format_args!("{warning}"));
             }
-        }
+        });
+        warnings
     }
 }
 
@@ -102,21 +137,25 @@ pub(crate) fn start() -> Option<PathBuf> {
     let mut recording = lock(&RECORDING);
     // The child of a fork has its parent's value. That session does not exist there.
     if recording.as_ref().is_none_or(|recording| recording.pid != process::id()) {
-        *recording = Some(Recording { pid: process::id(), session: begin() });
+        *recording = Some(begin());
     }
     recording.as_ref()?.session.as_ref().map(|recorded| recorded.path.clone())
 }
 
-/// Looks once whether filters or names fit nothing, after a while in which most providers appear.
+/// Looks a few times whether filters or names fit nothing.
 fn check_names() {
-    sleep(CHECK_AFTER);
-    let mut recording = lock(&RECORDING);
-    if let Some(recorded) = recording.as_mut().and_then(|recording| recording.session.as_mut()) {
-        recorded.tell_of_names(false);
+    for (patience, look) in LOOKS {
+        sleep(patience);
+        let mut recording = lock(&RECORDING);
+        let Some(recording) = recording.as_mut() else { return };
+        recording.tell(look);
+        if recording.session.is_none() {
+            return;
+        }
     }
 }
 
-fn begin() -> Option<Recorded> {
+fn begin() -> Recording {
     for name in ["NETTRACE_OUTPUT", "DOTNET_EnableEventPipe", "DOTNET_DiagnosticPorts"] {
         if ignores(name) {
             say(format_args!(
@@ -126,11 +165,22 @@ fn begin() -> Option<Recorded> {
         }
     }
     let variables = Variables(&of_this_process);
-    let idle = without_effect(&variables);
-    if !idle.is_empty() {
-        say(format_args!("{}: no effect without NETTRACE_OUTPUT", idle.join(", ")));
+    if let Some((idle, needed)) = without_effect(&variables) {
+        say_without_effect(&idle.join(", "), needed);
     }
-    let plan = match plan(&variables) {
+    let session = begin_session(&variables);
+    let has_idle_filters = has_idle_filters(&variables);
+    if session.is_some() || has_idle_filters {
+        #[cfg(unix)]
+        crate::process::accompany();
+        // Without a thread it is told at the end.
+        let _ = spawn(c"nettrace-check", check_names);
+    }
+    Recording { pid: process::id(), session, has_idle_filters }
+}
+
+fn begin_session(variables: &Variables<'_>) -> Option<Recorded> {
+    let plan = match plan(variables) {
         Ok(plan) => plan?,
         Err(bad) => {
             complain(bad);
@@ -143,8 +193,6 @@ fn begin() -> Option<Recorded> {
              because only a written event survives a crash"
         ));
     }
-    #[cfg(unix)]
-    crate::process::accompany();
     let mut started = record(&plan, 0);
     // A child has the variables of its parent, whose trace it must not replace.
     if let Some(in_use) = started.as_ref().err().filter(|error| is_in_use(error)) {
@@ -160,8 +208,6 @@ fn begin() -> Option<Recorded> {
     }
     match started {
         Ok((session, path)) => {
-            // Without a thread it is told at the end.
-            let _ = spawn(c"nettrace-check", check_names);
             Some(Recorded { session, path, told: plan.untold(), told_names: Vec::new() })
         }
         Err(error) => {
@@ -258,15 +304,17 @@ pub(crate) fn at_exit() {
         Err(TryLockError::Poisoned(recording)) => recording.into_inner().take(),
         Err(TryLockError::WouldBlock) => None,
     };
-    let Some(Recording { pid, session: Some(mut recorded) }) = recording else { return };
-    if pid != process::id() {
-        return; // There is no such session in the child of a fork.
-    }
-    recorded.tell_of_names(true);
-    let Recorded { session, path, .. } = recorded;
+    // There is no such session in the child of a fork.
+    let Some(mut recording) = recording.filter(|it| it.pid == process::id()) else { return };
+    recording.tell(Look::Last);
+    let Some(Recorded { session, path, .. }) = recording.session else { return };
     if let Err(error) = session.finish() {
         say(format_args!("the trace {} may be incomplete: {error}", path.display()));
     }
+}
+
+fn say_without_effect(variables: &str, needed: &str) {
+    say(format_args!("{variables}: no effect without {needed}"));
 }
 
 /// Says something to whoever has set the environment. Nobody else would hear of it.

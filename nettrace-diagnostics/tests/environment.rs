@@ -7,7 +7,7 @@ mod support;
 
 use std::{
     fs,
-    io::Read as _,
+    io::{BufRead as _, BufReader, Read as _},
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{self, Command, Output, Stdio},
@@ -21,6 +21,7 @@ use nettrace_reader::Reader;
 use nettrace_writer::{Emit as _, Session};
 use tempfile::tempdir;
 use testkit::{
+    effort::all_or,
     process::{copy_program, is_rerun, skipped_in_emulator, this_program},
     reference::{Trace, ask},
 };
@@ -95,6 +96,20 @@ fn work(how: &str) {
             }
             diagnostics.stop();
             return;
+        }
+        "forever" => {
+            Tick { number: 0 }.emit();
+            from_environment();
+            std::thread::park();
+            return;
+        }
+        "takes filters" => {
+            let path = from_environment();
+            let memory = nettrace_writer::sink::MemorySink::new();
+            let builder = Session::builder().sink(memory);
+            let session = builder.providers_from_env("NETTRACE_PROVIDERS").start().unwrap();
+            session.finish().unwrap();
+            path
         }
         "neighbour" => {
             // Of another container, with the id that this process has.
@@ -221,6 +236,8 @@ fn the_environment_starts_a_session() {
             &[("NETTRACE_ROTATE", "1h"), ("NETTRACE_KEEP", "9")],
             "NETTRACE_ROTATE, NETTRACE_KEEP: no effect without NETTRACE_OUTPUT",
         ),
+        // At the end, because the application may still take them.
+        (&[("NETTRACE_PROVIDERS", "A")], "NETTRACE_PROVIDERS: no effect without NETTRACE_OUTPUT"),
         (&[enabled, ("DOTNET_EventPipeCircularMB", "FFFFFFFFFFFF")], "did not start"),
     ] {
         let (_, output) = run("listen", empty.path(), variables);
@@ -228,6 +245,13 @@ fn the_environment_starts_a_session() {
         assert!(said.len() == 1 && said[0].contains(words), "{variables:?}: {said:?}");
         assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0, "{variables:?}");
     }
+    let (_, output) = run("takes filters", empty.path(), &[("NETTRACE_PROVIDERS", "A")]);
+    assert_eq!(said(&output), [""; 0]);
+    // What has no effect keeps nothing from being recorded.
+    let set = [("NETTRACE_OUTPUT", "kept.nettrace"), ("NETTRACE_KEEP", "3")];
+    let (_, output) = run("listen", empty.path(), &set);
+    assert_eq!(said(&output), ["nettrace: NETTRACE_KEEP: no effect without NETTRACE_ROTATE"]);
+    assert_eq!(names(&empty.path().join("kept.nettrace")), all);
     let set = [enabled, ("DOTNET_EventPipeOutputStreaming", "0")];
     let (_, output) = run("listen", empty.path(), &set);
     assert!(said(&output)[0].contains("is written while the process runs"));
@@ -282,6 +306,41 @@ fn a_filter_of_the_environment_that_selects_nothing_is_told() {
         let said = said(&output);
         assert_eq!(said.len(), usize::from(words.is_some()), "{filters}: {said:?}");
         assert!(words.is_none_or(|words| said[0].contains(words)), "{filters}: {said:?}");
+    }
+}
+
+/// A service that nobody ends has told what its filters lack.
+#[test]
+fn a_service_that_is_killed_has_told_of_its_filters() {
+    // What is told after 2 s, and what only after 30 s: it has no near name.
+    let folder = tempdir().unwrap();
+    for (variables, early, late) in [
+        (
+            &[
+                ("NETTRACE_OUTPUT", "t.nettrace"),
+                ("NETTRACE_PROVIDERS", "Contoso-Attahc,Zzz,Contoso-Attach=error"),
+                ("NETTRACE_REDACT", "numbr,secret"),
+            ][..],
+            &["is `Contoso-Attach` meant?", "`numbr`"][..],
+            &["`Zzz`", "`secret`"][..],
+        ),
+        (&[("NETTRACE_PROVIDERS", "A")], &["NETTRACE_PROVIDERS: no effect without"], &[]),
+    ] {
+        let mut command = this_program();
+        command.args(ARGS).env("NETTRACE_RERUN", "forever").env("TMPDIR", folder.path());
+        command.current_dir(folder.path()).envs(variables.iter().copied());
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let expected = [early, all_or(late, &[])].concat();
+        // It fails, and does not wait, if the service ends.
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        for words in &expected {
+            let line = lines.next().expect("the service goes on").unwrap();
+            assert!(line.contains(words), "{words}: {line}");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let rest: Vec<_> = lines.map(Result::unwrap).collect();
+        assert_eq!(rest, [""; 0]);
     }
 }
 

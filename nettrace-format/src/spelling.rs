@@ -32,33 +32,61 @@ pub fn nearest_field<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -
     nearest(field, known.into_iter().filter(|known| *known != name))
 }
 
-/// How many letters must be put in, taken out or replaced to make one text of the other.
+/// How many letters must be put in, taken out, replaced, or swapped with the next one to make one
+/// text of the other. No letter is changed twice.
 fn edits(one: &[char], other: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, letter) in one.iter().enumerate() {
-        let mut before = core::mem::replace(&mut row[0], i + 1);
-        for (j, candidate) in other.iter().enumerate() {
-            let replaced = before + usize::from(letter != candidate);
-            before = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(before + 1);
+    let mut last_row = row.clone();
+    for i in 1..=one.len() {
+        let mut next = Vec::with_capacity(row.len());
+        next.push(i);
+        for j in 1..=other.len() {
+            let replaced = row[j - 1] + usize::from(one[i - 1] != other[j - 1]);
+            let mut least = replaced.min(row[j] + 1).min(next[j - 1] + 1);
+            if i > 1 && j > 1 && one[i - 2] == other[j - 1] && one[i - 1] == other[j - 2] {
+                least = least.min(last_row[j - 2] + 1);
+            }
+            next.push(least);
         }
+        last_row = core::mem::replace(&mut row, next);
     }
     row[other.len()]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use alloc::vec::Vec;
+
+    use super::{edits, nearest};
+
+    #[test]
+    fn a_swap_of_neighbours_is_one_edit() {
+        for (one, other, count) in [
+            ("shpo", "shop", 1),
+            ("hsop", "shop", 1),
+            ("hspo", "shop", 2),
+            ("ca", "abc", 3),
+            ("shop", "shops", 1),
+            ("shop", "stop", 1),
+            ("", "shop", 4),
+            ("shop", "shop", 0),
+        ] {
+            let [one, other] = [one, other].map(|text| text.chars().collect::<Vec<_>>());
+            assert_eq!(edits(&one, &other), count, "{one:?}, {other:?}");
+            assert_eq!(edits(&other, &one), count, "{other:?}, {one:?}");
+        }
+    }
 
     #[test]
     fn a_name_that_was_meant_is_found() {
-        let known = ["Contoso-Checkout", "Contoso-Shop", "tracing", "NetTrace-Tower"];
+        let known = ["Contoso-Checkout", "Contoso-Shop", "tracing", "NetTrace-Tower", "Shop"];
         for (pattern, meant) in [
             ("Contoso-Chekout", Some("Contoso-Checkout")),
             ("contoso_checkout", Some("Contoso-Checkout")),
             ("Checkout", Some("Contoso-Checkout")),
             ("Contso-*", Some("Contoso-Shop")),
             ("tower", Some("NetTrace-Tower")),
+            ("Shpo", Some("Shop")),
             ("traceing", Some("tracing")),
             ("Fabrikam-Mail", None),
             ("System.Runtime", None),

@@ -92,7 +92,7 @@ pub fn derive_trace_span(input: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn traced(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let home = syn::parse_quote!(::nettrace_writer);
-    traced::traced(arguments.into(), parse_macro_input!(item), home).into()
+    traced::traced(arguments.into(), item.into(), home).into()
 }
 
 // Those of `nettrace-span`, likewise.
@@ -107,7 +107,7 @@ pub fn derive_library_span(input: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn library_traced(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let home = syn::parse_quote!(::nettrace_span);
-    traced::traced(arguments.into(), parse_macro_input!(item), home).into()
+    traced::traced(arguments.into(), item.into(), home).into()
 }
 
 fn derive(input: &DeriveInput, derive: Derive, home: syn::Path) -> proc_macro2::TokenStream {

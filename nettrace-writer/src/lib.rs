@@ -202,7 +202,7 @@ pub mod companion {
     use crate::{flusher::OwnThread, session::Session};
     pub use crate::{
         process::environment::{all as all_variables, ignores, restriction, variable},
-        session::health::complain,
+        session::{health::complain, providers::reads_providers},
     };
 
     #[cfg(unix)]

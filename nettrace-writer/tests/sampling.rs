@@ -98,6 +98,12 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
+#[traced(provider = "Sampling", follows_from = cause)]
+fn follower(cause: &Context) {}
+
+#[traced(provider = "Sampling", follows_from = cause, sample = NEVER)]
+fn left_out_follower(cause: &Context) {}
+
 async fn yield_now() {
     let mut is_first = true;
     poll_fn(|_| if std::mem::take(&mut is_first) { Poll::Pending } else { Poll::Ready(()) }).await;
@@ -501,6 +507,34 @@ fn what_is_emitted_in_the_middle_of_an_error_is_counted() {
     let [attempted, written, spans, events] = counts(&stats);
     assert_eq!([attempted, written, spans], [1, 1, 1]);
     assert!(events >= 1, "as often as the text is made");
+}
+
+/// It begins a trace, for which its cause decides nothing.
+#[test]
+fn a_span_that_follows_from_one_that_is_left_out_is_recorded() {
+    let _alone = one_at_a_time();
+    let (sink, session) = memory("Sampling");
+    let session = session.start().unwrap();
+    let out = root(1, NEVER);
+    let cause = Context::current();
+    follower(&cause);
+    left_out_follower(&cause);
+    drop(out);
+    let kept = root(2, Sampling::always());
+    left_out_follower(&Context::current());
+    drop(kept);
+    let stats = session.finish().unwrap();
+    let events = read(&sink.bytes());
+    let names: Vec<_> = events.iter().map(|event| &*event.name).collect();
+    assert_eq!(names, ["followerStart", "followerStop", "JobStart", "JobStop"]);
+    assert_eq!(counts(&stats), [4, 4, 3, 0]);
+    // Its label names a span that is in no trace.
+    let cause = events[0].labels.iter().find_map(|label| match label {
+        Read::RelatedActivityId(id) => Some(Read::ActivityId(*id)),
+        _ => None,
+    });
+    let cause = cause.expect("a cause");
+    assert!(!events.iter().any(|event| event.labels.contains(&cause)));
 }
 
 #[test]

@@ -2,13 +2,17 @@
 
 use std::io::{self, Write as _};
 
-use nettrace_writer::companion::variable;
+use nettrace_writer::companion::{complain, variable};
 use tracing_subscriber::filter::Targets;
 
 use crate::sync::Once;
 
 /// The variable that has the directives unless another one is named.
 pub(crate) const VARIABLE: &str = "RUST_LOG";
+
+/// Why directives with brackets are not obeyed.
+const BRACKETS: &str =
+    "spans and fields in brackets are for an `EnvFilter`: add one to the layer by `with_filter`";
 
 /// The value of a variable. `None` if it is not set, empty or no text, and in a program that has
 /// more rights than who starts it.
@@ -22,8 +26,7 @@ pub(crate) fn text(name: &str) -> Option<String> {
 pub(crate) fn of_environment() -> Option<Targets> {
     let text = text(VARIABLE)?;
     let refused = if text.contains('[') {
-        "spans and fields in brackets are for an `EnvFilter`: add one to the layer by `with_filter`"
-            .to_owned()
+        BRACKETS.to_owned()
     } else {
         match text.parse() {
             Ok(targets) => return Some(targets),
@@ -32,7 +35,8 @@ pub(crate) fn of_environment() -> Option<Targets> {
     };
     static SAID: Once = Once::new();
     SAID.call_once(|| {
-        // Without a standard error there is nobody to tell.
+        // Without a standard error there is nobody to tell. It is no problem for `health`, because
+        // the layer may have an `EnvFilter`.
         let _ = writeln!(
             io::stderr(),
             "nettrace: tracing-nettrace does not obey {VARIABLE}={text:?} and records what \
@@ -40,4 +44,26 @@ pub(crate) fn of_environment() -> Option<Targets> {
         );
     });
     None
+}
+
+/// The directives of `given` that a subscriber can obey: those without brackets. The process is
+/// told of the others.
+pub(crate) fn without_brackets(given: &str) -> String {
+    let mut depth = 0_usize;
+    let pieces = given.split(|c| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    let (refused, obeyed): (Vec<_>, Vec<_>) = pieces.partition(|piece| piece.contains('['));
+    if !refused.is_empty() {
+        let refused = refused.join(",");
+        complain(format_args!(
+            "tracing-nettrace does not obey `{refused}` of the directives `{given}`: {BRACKETS}"
+        ));
+    }
+    obeyed.join(",")
 }

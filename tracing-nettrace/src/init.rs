@@ -20,8 +20,9 @@ const DEFAULT: &str = "info";
 /// # }
 /// ```
 ///
-/// The environment variable `RUST_LOG` says what is recorded, and `info` if it is not set. See
-/// [`Init`] for what can be chosen.
+/// The environment variable `RUST_LOG` says what is recorded, and `info` if it is not set. A
+/// directive that has spans or fields in brackets is left out, and one line on standard error says
+/// so. See [`Init`] for what can be chosen.
 pub fn init() -> Init {
     Init {
         session: Session::builder(),
@@ -92,8 +93,9 @@ impl Init {
         self
     }
 
-    /// Records what these directives let pass, as [`Options::directives`]. No environment variable
-    /// is read.
+    /// Records what these directives let pass, as [`Options::directives`]. Those with spans or
+    /// fields in brackets are left out, and if none is left, they are `info`. No environment
+    /// variable is read.
     pub fn directives(mut self, directives: impl Into<String>) -> Self {
         self.directives = Source::Text(directives.into());
         self
@@ -135,10 +137,14 @@ impl Init {
     ///
     /// [`InitError`] says what cannot be done. Nothing is recorded then.
     pub fn install(self) -> Result<Trace, InitError> {
-        let directives = match self.directives {
+        let given = match self.directives {
             Source::Text(text) => text,
             Source::Variable(name) => directives::text(&name).unwrap_or_else(|| DEFAULT.into()),
         };
+        let mut directives = directives::without_brackets(&given);
+        if directives.is_empty() && !given.is_empty() {
+            directives = DEFAULT.into();
+        }
         let targets: Targets =
             directives.parse().map_err(|reason| InitError::Directives { directives, reason })?;
         if has_subscriber() {

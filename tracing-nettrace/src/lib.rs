@@ -38,9 +38,10 @@
 //! | the message | the field `message`, and the message template `{message}` |
 //!
 //! Events have few names, to group them by. What they say is their message, and callsites with the
-//! same name are told apart by file and line. A callsite has one event type for each combination of
-//! types that its values have. The id of a type is a hash of what identifies it, so it is the same
-//! in each run of the same source.
+//! same name are told apart by file and line. A file of a dependency begins at its package:
+//! `hyper-util-0.1.17/src/client/legacy/pool.rs`. A callsite has one event type for each
+//! combination of types that its values have. The id of a type is a hash of what identifies it, so
+//! it is the same in each run of the same source.
 //!
 //! An event has 65,436 bytes at most, and a text two for each of its UTF-16 units. If an event
 //! would have more, its longest texts are cut, as little as is needed. Each ends with `…` then, and

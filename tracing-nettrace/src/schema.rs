@@ -156,7 +156,8 @@ pub(crate) fn registered(
     hash.add(provider.as_bytes());
     hash.add(name.as_bytes());
     hash.add(metadata.target().as_bytes());
-    hash.add(metadata.file().unwrap_or_default().as_bytes());
+    let file = metadata.file().map_or("", from_package);
+    hash.add(file.as_bytes());
     hash.add(&metadata.line().unwrap_or_default().to_le_bytes());
     hash.add(metadata.level().as_str().as_bytes());
     for field in metadata.fields() {
@@ -166,7 +167,7 @@ pub(crate) fn registered(
     hash.add(&[part as u8]);
     let place = Place {
         module: metadata.module_path().map_or("", own),
-        file: metadata.file().map_or("", own),
+        file: own(file),
         line: metadata.line().unwrap_or_default(),
         column: 0,
     };
@@ -211,6 +212,30 @@ fn key_values(
     Box::leak(all.into_boxed_slice())
 }
 
+/// A file of a dependency from the folder of its package on: `hyper-util-0.1.17/src/lib.rs`. Cargo
+/// has these folders below its own, which is the home of whoever has compiled the program.
+fn from_package(file: &str) -> &str {
+    let is_separator = |c| matches!(c, '/' | '\\');
+    if !file.starts_with(is_separator) && !file.get(1..).is_some_and(|rest| rest.starts_with(':')) {
+        return file; // a file of the workspace
+    }
+    let below = |folders: [&str; 2]| {
+        let mut rest = file;
+        while let Some((first, others)) = rest.split_once(is_separator) {
+            rest = others;
+            let second = others.split_once(is_separator);
+            if let Some((_, within)) = second.filter(|(name, _)| [first, *name] == folders) {
+                return Some(within);
+            }
+        }
+        None
+    };
+    // In between is a folder for each registry.
+    let of_registry = below(["registry", "src"]).and_then(|rest| rest.split_once(is_separator));
+    let of_git = || below(["git", "checkouts"]);
+    of_registry.map(|(_, package)| package).or_else(of_git).unwrap_or(file)
+}
+
 fn own(text: &str) -> &'static str {
     leak(text.to_owned())
 }
@@ -234,5 +259,37 @@ impl Hash {
     fn id(&self) -> u16 {
         const FIRST: u32 = 8_192;
         (FIRST + (self.0 ^ self.0 >> 16) % (u32::from(u16::MAX) - FIRST)) as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from_package;
+
+    #[test]
+    fn files_of_dependencies_begin_at_their_package() {
+        for (file, short) in [
+            (
+                "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/hyper-util-0.1.17/src/\
+                 client/legacy/pool.rs",
+                "hyper-util-0.1.17/src/client/legacy/pool.rs",
+            ),
+            (
+                r"C:\Users\me\.cargo\registry\src\index.crates.io-1949\h2-0.4.7\src\lib.rs",
+                r"h2-0.4.7\src\lib.rs",
+            ),
+            (
+                "/root/.cargo/git/checkouts/h2-4bc1a2d6b4c0f5a3/9a1f0c2/src/lib.rs",
+                "h2-4bc1a2d6b4c0f5a3/9a1f0c2/src/lib.rs",
+            ),
+            ("src/registry/src/git/checkouts/a/b.rs", "src/registry/src/git/checkouts/a/b.rs"),
+            ("/home/me/shop/src/main.rs", "/home/me/shop/src/main.rs"),
+            ("/registry/src", "/registry/src"),
+            ("/a/registry/src/index", "/a/registry/src/index"),
+            ("é", "é"),
+            ("", ""),
+        ] {
+            assert_eq!(from_package(file), short);
+        }
     }
 }

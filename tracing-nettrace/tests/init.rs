@@ -55,11 +55,10 @@ fn the_one_line_records_the_process() {
     assert_eq!(numbers, [2, 4]);
 }
 
-/// What a layer records in a process with this value of `RUST_LOG`, and what is said.
-fn recorded_with(directives: &str) -> (String, String) {
-    let test = ["a_layer_without_a_filter_obeys_the_variable", "--exact", "--nocapture"];
+/// What a test records in a process with this value of `RUST_LOG`, and what is said.
+fn recorded_with(test: &str, directives: &str) -> (String, String) {
     let output = testkit::process::this_program()
-        .args(test)
+        .args([test, "--exact", "--nocapture"])
         .env("RUST_LOG", directives)
         .env("NETTRACE_TEST_CHILD", "1")
         .output()
@@ -76,6 +75,7 @@ fn a_layer_without_a_filter_obeys_the_variable() {
     use tracing_nettrace::{Options, layer};
     use tracing_subscriber::prelude::*;
 
+    const NAME: &str = "a_layer_without_a_filter_obeys_the_variable";
     if std::env::var_os("NETTRACE_TEST_CHILD").is_some() {
         let emit = || {
             tracing::debug!(number = 1);
@@ -96,6 +96,7 @@ fn a_layer_without_a_filter_obeys_the_variable() {
         println!("\nrecorded {numbers}");
         return;
     }
+    let recorded_with = |directives| recorded_with(NAME, directives);
     let obeyed = recorded_with("init=debug,other=error");
     assert_eq!(obeyed, ("1241234".to_owned(), String::new()));
     let not_set = recorded_with("");
@@ -105,5 +106,47 @@ fn a_layer_without_a_filter_obeys_the_variable() {
         assert_eq!(numbers, "12341234", "{directives}");
         assert_eq!(said.matches("does not obey RUST_LOG").count(), 1, "{said}");
         assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn the_one_line_says_which_directives_it_leaves_out() {
+    const NAME: &str = "the_one_line_says_which_directives_it_leaves_out";
+    if std::env::var_os("NETTRACE_TEST_CHILD").is_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.nettrace");
+        let trace = init().file(&path).install_or_warn();
+        tracing::debug!(number = 1);
+        tracing::info!(number = 2);
+        tracing::warn!(target: "other", number = 3);
+        tracing::error!(target: "other", number = 4);
+        // A health check tells the same.
+        let problems = nettrace_writer::health().problems.len();
+        let is_obeyed = std::env::var("RUST_LOG").unwrap() == "info,other=error";
+        assert_eq!(problems, usize::from(!is_obeyed));
+        println!();
+        let Some(trace) = trace else { return println!("recorded nothing") };
+        trace.finish().unwrap();
+        let events = support::read_file(&path);
+        let numbers: String = events.iter().map(|event| event.field("number")).collect();
+        return println!("recorded {numbers}");
+    }
+    for (directives, recorded, words) in [
+        ("info,other=error", "24", ""),
+        (
+            "info,init[parse]=debug,other=error",
+            "24",
+            "not obey `init[parse]=debug` of the directives `info,init[parse]=debug,other=error`",
+        ),
+        ("init[parse{a,b=\"1\"}]=trace,init=debug", "12", "`init[parse{a,b=\"1\"}]=trace` of"),
+        // As if it were not set.
+        ("[{number}]=trace", "234", "are for an `EnvFilter`"),
+        ("info,sqlx=loud", "nothing", "nothing is recorded: cannot read the directives"),
+    ] {
+        let (numbers, said) = recorded_with(NAME, directives);
+        assert_eq!(numbers, recorded, "{directives}: {said}");
+        let lines = usize::from(!words.is_empty());
+        assert_eq!(said.matches("nettrace: ").count(), lines, "{directives}: {said}");
+        assert!(said.contains(words), "{directives}: {said}");
     }
 }

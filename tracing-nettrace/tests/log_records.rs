@@ -32,19 +32,21 @@ fn records_are_events() {
             // What `tracing` logs of its own events with the feature `log-always`.
             let echo_line = line!() + 1;
             tracing::info!("spoken once");
-            let echo = |line| {
+            let echo = |file, line| {
                 let record = Record::builder()
                     .args(format_args!("spoken once"))
                     .level(log::Level::Info)
                     .target("log_records")
                     .module_path(Some("log_records"))
-                    .file(Some(file!()))
+                    .file(Some(file))
                     .line(Some(line))
                     .build();
                 log::logger().log(&record);
             };
-            echo(echo_line);
-            echo(line);
+            echo(file!(), echo_line);
+            echo(file!(), line);
+            // As in a dependency.
+            echo("/home/me/.cargo/registry/src/index.crates.io-1949/pool-0.1.7/src/lib.rs", 9);
             (0..3).for_each(|n| log::info!(n; "counted"));
 
             assert_eq!(session.stats().dropped(), 0);
@@ -71,12 +73,14 @@ fn records_are_events() {
                 .filter(|event| event.has("message") && event.field("message") == "spoken once")
                 .map(|event| event.key("line").unwrap().to_owned())
                 .collect();
-            assert_eq!(spoken, [echo_line.to_string(), line.to_string()], "{way:?}");
+            assert_eq!(spoken, [echo_line, line, 9].map(|line| line.to_string()), "{way:?}");
+            let in_dependency = events.iter().find(|event| event.key("line") == Some("9"));
+            assert_eq!(in_dependency.unwrap().key("file"), Some("pool-0.1.7/src/lib.rs"));
             let counted: Vec<_> = events.iter().filter(|event| event.has("n")).collect();
             assert_eq!(counted.iter().map(|event| event.field("n")).collect::<String>(), "012");
             assert!(counted.iter().all(|it| it.metadata.event_id == counted[0].metadata.event_id));
-            // Five above, the two spoken, three counted, Start and Stop.
-            assert_eq!(events.len(), 3 + 2 + 3 + 2, "{way:?}: {events:#?}");
+            // Three above, what was spoken three times, three counted, Start and Stop.
+            assert_eq!(events.len(), 3 + 3 + 3 + 2, "{way:?}: {events:#?}");
         });
         drop(session);
         assert_eq!(log::max_level(), LevelFilter::Off, "{way:?}");

@@ -13,7 +13,9 @@ use crate::rotation::Rotation;
 const BUFFER_MB: usize = 256;
 /// Where the trace goes if `DOTNET_EventPipeOutputPath` is absent.
 const DOTNET_PATH: &str = "trace.nettrace";
-/// What has no effect without `NETTRACE_OUTPUT`. `NETTRACE_PROVIDERS` is not among them, because an
+/// The filters of the session.
+pub(super) const PROVIDERS: &str = "NETTRACE_PROVIDERS";
+/// What has no effect without `NETTRACE_OUTPUT`. [`PROVIDERS`] is not among them, because an
 /// application may read it itself, and `NETTRACE_REDACT` is for all traces.
 const OF_OUTPUT: [&str; 5] = [
     "NETTRACE_ROTATE",
@@ -128,7 +130,7 @@ pub(super) fn plan(variables: &Variables<'_>) -> Result<Option<Plan>, Bad> {
 }
 
 fn own_plan(variables: &Variables<'_>, path: PathBuf) -> Result<Plan, Bad> {
-    let providers = match variables.own("NETTRACE_PROVIDERS") {
+    let providers = match variables.own(PROVIDERS) {
         Some((variable, value)) => ProviderFilter::parse_list(&value).map_err(|error| Bad {
             variable,
             value,
@@ -205,20 +207,15 @@ pub(crate) fn redacted_for_client() -> Result<Vec<(String, Redact)>, String> {
 }
 
 fn rotation(variables: &Variables<'_>) -> Result<Option<Rotation>, Bad> {
-    let (rotate, keep) = (variables.own("NETTRACE_ROTATE"), variables.own("NETTRACE_KEEP"));
     let bad = |(variable, value): &(String, String), why: &str| Bad {
         variable: variable.clone(),
         value: value.clone(),
         why: why.to_owned(),
     };
-    let Some(rotate) = rotate else {
-        return match keep {
-            None => Ok(None),
-            Some(keep) => Err(bad(&keep, "it needs NETTRACE_ROTATE, or there is one file only")),
-        };
-    };
+    // Without it there is one file, and nothing to keep.
+    let Some(rotate) = variables.own("NETTRACE_ROTATE") else { return Ok(None) };
     let rotation = Rotation::parse(&rotate.1).map_err(|why| bad(&rotate, why))?;
-    match keep {
+    match variables.own("NETTRACE_KEEP") {
         None => Ok(Some(rotation)),
         Some(keep) => rotation.keep(&keep.1).map(Some).map_err(|why| bad(&keep, why)),
     }
@@ -284,12 +281,22 @@ pub(crate) fn check(text: &str) {
     }
 }
 
-/// The variables that have no effect, because none names the file of a trace.
-pub(super) fn without_effect(variables: &Variables<'_>) -> Vec<&'static str> {
-    match variables.own("NETTRACE_OUTPUT") {
-        Some(_) => Vec::new(),
-        None => OF_OUTPUT.into_iter().filter(|name| variables.own(name).is_some()).collect(),
-    }
+/// Variables that have no effect, and the one that they need.
+pub(super) fn without_effect(
+    variables: &Variables<'_>,
+) -> Option<(Vec<&'static str>, &'static str)> {
+    let is_set = |name: &&str| variables.own(name).is_some();
+    let (of, needed) = match is_set(&"NETTRACE_OUTPUT") {
+        false => (&OF_OUTPUT[..], "NETTRACE_OUTPUT"),
+        true => (&["NETTRACE_KEEP"][..], "NETTRACE_ROTATE"),
+    };
+    let idle: Vec<_> = of.iter().copied().filter(is_set).collect();
+    (!idle.is_empty() && !is_set(&needed)).then_some((idle, needed))
+}
+
+/// Whether there are filters, but no session of the environment takes them.
+pub(super) fn has_idle_filters(variables: &Variables<'_>) -> bool {
+    variables.own(PROVIDERS).is_some() && variables.own("NETTRACE_OUTPUT").is_none()
 }
 
 #[cfg(test)]
@@ -438,7 +445,6 @@ mod tests {
             (&[own, ("NETTRACE_REDACT", "a,b=drop")], "NETTRACE_REDACT=a,b=drop: `b=drop` is no"),
             (&[enabled, ("NETTRACE_REDACT", "=hash")], "`=hash` is no name"),
             (&[own, ("NETTRACE_KEY_VALUES", "a=b,c")], "`c` is not a key, `=` and a value"),
-            (&[own, ("NETTRACE_KEEP", "10")], "NETTRACE_KEEP=10: it needs NETTRACE_ROTATE"),
             (&[own, ("NETTRACE_ROTATE", "1h"), ("NETTRACE_KEEP", "1GB")], "NETTRACE_KEEP=1GB: "),
         ] {
             let said = of(set).unwrap_err();
@@ -449,15 +455,26 @@ mod tests {
     #[test]
     fn variables_without_a_trace_have_no_effect() {
         let idle = |set: &[(&str, &str)]| {
-            without_effect(&Variables(&|name: &str| {
-                Some(set.iter().find(|(known, _)| *known == name)?.1.to_owned())
-            }))
+            let get = |name: &str| Some(set.iter().find(|(known, _)| *known == name)?.1.to_owned());
+            let variables = Variables(&get);
+            (without_effect(&variables), has_idle_filters(&variables))
         };
+        let needs = |names: &[&'static str], needed| Some((names.to_vec(), needed));
         let rotation = [("NETTRACE_KEEP", "10"), ("NETTRACE_ROTATE", "1h")];
-        assert_eq!(idle(&rotation), ["NETTRACE_ROTATE", "NETTRACE_KEEP"]);
-        assert!(idle(&[rotation[0], ("NETTRACE_OUTPUT", "x")]).is_empty());
+        let both = needs(&["NETTRACE_ROTATE", "NETTRACE_KEEP"], "NETTRACE_OUTPUT");
+        assert_eq!(idle(&rotation), (both, false));
+        let output = ("NETTRACE_OUTPUT", "x");
+        assert_eq!(idle(&[rotation[0], rotation[1], output]), (None, false));
+        let keep = needs(&["NETTRACE_KEEP"], "NETTRACE_ROTATE");
+        assert_eq!(idle(&[rotation[0], output]), (keep, false));
         // An application may read the first. The second is for the traces of tools, too.
-        assert!(idle(&[("NETTRACE_PROVIDERS", "A"), ("NETTRACE_REDACT", "a")]).is_empty());
-        assert_eq!(idle(&[rotation[0], ("DOTNET_EnableEventPipe", "1")]), ["NETTRACE_KEEP"]);
+        let filters = [("NETTRACE_PROVIDERS", "A"), ("NETTRACE_REDACT", "a")];
+        assert_eq!(idle(&filters), (None, true));
+        assert_eq!(idle(&[filters[0], output]), (None, false));
+        let keep = needs(&["NETTRACE_KEEP"], "NETTRACE_OUTPUT");
+        let dotnet = ("DOTNET_EnableEventPipe", "1");
+        assert_eq!(idle(&[rotation[0], filters[0], dotnet]), (keep, true));
+        // There is one file, and it is recorded.
+        assert_eq!(of(&[rotation[0], output]).unwrap().unwrap().rotation, None);
     }
 }

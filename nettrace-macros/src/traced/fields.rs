@@ -1,10 +1,12 @@
 //! The key `fields` of `#[traced]`: arguments, and expressions with a name.
 
+use std::fmt::Display;
+
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens as _, format_ident, quote, quote_spanned};
 use syn::{
-    BinOp, Expr, FnArg, ItemFn, Lit, Pat, Token, Type, UnOp, ext::IdentExt, parse::Parse,
-    punctuated::Punctuated, spanned::Spanned,
+    BinOp, Expr, ExprField, FnArg, ItemFn, Lit, Member, Pat, Token, Type, UnOp, ext::IdentExt,
+    parse::Parse, punctuated::Punctuated, spanned::Spanned,
 };
 
 use crate::{
@@ -106,9 +108,20 @@ fn field(
 
 /// The argument that an element without a name is, or whose text it is. Reports one that is none.
 fn name_of_argument(expr: &Expr, function: &ItemFn, errors: &mut Errors) -> Option<Ident> {
-    let inner = text_call(expr).map_or(ungroup(expr), |(_, inner)| inner);
+    let text = text_call(expr);
+    let inner = text.as_ref().map_or(ungroup(expr), |(_, inner)| inner);
     let named = identifier(inner).filter(|named| argument(function, named).is_some());
-    if named.is_none() {
+    if named.is_some() {
+        return named;
+    }
+    if let Expr::Field(ExprField { member: Member::Named(name), .. }) = inner {
+        let value = inner.to_token_stream().to_string().replace(' ', "");
+        let words = match text {
+            Some((word, _)) => format!("`{name} = {word}({value})`"),
+            None => ways_to_record(name, &value),
+        };
+        errors.on(expr, format!("only an argument has a name by itself: write {words}"));
+    } else {
         let names = list(arguments(function).iter().map(|(ident, _)| ident));
         errors.on(
             expr,
@@ -118,7 +131,15 @@ fn name_of_argument(expr: &Expr, function: &ItemFn, errors: &mut Errors) -> Opti
             ),
         );
     }
-    named
+    None
+}
+
+/// How a value is recorded whose type is not written.
+fn ways_to_record(name: &Ident, value: impl Display) -> String {
+    format!(
+        "`{name}: u64 = {value}` for a number, `{name} = {value}.as_str()` for a `String`, or \
+         record the text of any type with `{name} = display({value})` or `{name} = debug({value})`"
+    )
 }
 
 /// A field that is an argument as it is: `name`, or `other = name`. `ty` is the argument's type, if
@@ -136,9 +157,8 @@ fn of_argument(
             argument,
             format!(
                 "the type of `{argument}` is that of a part of an argument, and not written by \
-                 itself: write `{name}: u64 = {argument}` for a number, `{name} = \
-                 {argument}.as_str()` for a `String`, or record the text of any type with `{name} \
-                 = display({argument})` or `{name} = debug({argument})`"
+                 itself: write {}",
+                ways_to_record(&name, argument)
             ),
         );
         return None;

@@ -14,7 +14,7 @@ mod output;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Block, Expr, ItemFn, Path, Type, ext::IdentExt, parse_quote, spanned::Spanned};
+use syn::{Block, Expr, Item, ItemFn, Path, Type, ext::IdentExt, parse_quote, spanned::Spanned};
 
 use self::output::{Future, Output};
 use crate::{
@@ -24,10 +24,18 @@ use crate::{
     value::ungroup,
 };
 
-/// The function with its events; on a mistake, the unchanged function and the errors.
+/// The function with its events; on a mistake, the unchanged item and the errors.
 ///
 /// `home` is the crate that has what the code names, if the arguments do not name another.
-pub(crate) fn traced(arguments: TokenStream, mut function: ItemFn, home: Path) -> TokenStream {
+pub(crate) fn traced(arguments: TokenStream, item: TokenStream, home: Path) -> TokenStream {
+    let mut function: ItemFn = match syn::parse2(item.clone()) {
+        Ok(function) => function,
+        Err(error) => {
+            let mut tokens = no_function(&item).unwrap_or(error).to_compile_error();
+            tokens.extend(item);
+            return tokens;
+        }
+    };
     let mut errors = Errors::default();
     let attrs = Attrs::parse_arguments(arguments, Place::Function, &mut errors);
     let krate = match attrs.value("crate") {
@@ -43,6 +51,16 @@ pub(crate) fn traced(arguments: TokenStream, mut function: ItemFn, home: Path) -
     }
     *function.block = block;
     function.into_token_stream()
+}
+
+/// What is wrong with an item that is another one than a function.
+fn no_function(item: &TokenStream) -> Option<syn::Error> {
+    let (at, words) = match syn::parse2(item.clone()).ok()? {
+        Item::Impl(item) => (item.impl_token.span, "put it on the methods of this `impl`"),
+        Item::Trait(item) => (item.trait_token.span, "put it on the methods that have a body here"),
+        _ => return None,
+    };
+    Some(syn::Error::new(at, format!("`#[traced]` is for functions: {words}")))
 }
 
 /// The contents of the attribute.
@@ -98,6 +116,14 @@ impl<'a> Spec<'a> {
                 errors
                     .on(token, format!("`{key}` has nothing to record: the function returns none"));
             }
+        }
+        let has_other = output.has_no_error() && !output.is_unit();
+        if let (Some(token), true) = (attrs.key("err"), has_other) {
+            errors.on(
+                token,
+                "`err` records the error of a `Result`, and this function returns none; `ret` \
+                 records whatever it returns",
+            );
         }
         let parent = parent(attrs, krate, errors);
         let name = signature.ident.unraw().to_string();

@@ -51,8 +51,20 @@ impl Output {
 
     /// Whether the type is written as some `Result`.
     pub(super) fn is_result(&self) -> bool {
+        self.is_named("Result")
+    }
+
+    fn is_named(&self, name: &str) -> bool {
         matches!(&self.ty, Type::Path(path)
-            if path.path.segments.last().is_some_and(|segment| segment.ident == "Result"))
+            if path.path.segments.last().is_some_and(|segment| segment.ident == name))
+    }
+
+    /// Whether the type is evidently one without an error. `impl …` may be a `Result`, and so may
+    /// what a reference is to.
+    pub(super) fn has_no_error(&self) -> bool {
+        matches!(self.ty, Type::Tuple(_))
+            || self.is_named("Option")
+            || primitive(&self.ty).is_some()
     }
 
     /// The number or truth value that a call returns, alone or in a `Result`. `is_result`: the

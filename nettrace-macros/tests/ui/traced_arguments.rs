@@ -18,6 +18,11 @@ struct User {
     id: String,
 }
 
+impl User {
+    #[traced(fields = [self.id, display(self.id), self.id.len])]
+    fn load(&self) {}
+}
+
 #[traced(fields = [id, rest, name = id])]
 fn parts(User { id }: User, [_, rest @ ..]: [u8; 4]) {}
 

@@ -10,11 +10,6 @@ fn open(connection: u8) -> Result<Connection, Connection> {
     if connection > 0 { Ok(Connection) } else { Err(Connection) }
 }
 
-#[traced(err)]
-async fn not_a_result() -> u8 {
-    1
-}
-
 #[traced(fields = [size = names.len(), first: u64 = names[0]], parent = 1, enabled_if = 2)]
 fn values(names: &Connection) {}
 

@@ -7,7 +7,7 @@ pub(crate) mod health;
 mod layout;
 mod low_memory;
 mod persistent;
-mod providers;
+pub(crate) mod providers;
 mod recorder;
 mod redact;
 pub(crate) mod triggers;

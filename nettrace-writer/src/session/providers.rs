@@ -9,7 +9,22 @@ use crate::{
         error::Error,
         filter::{FilterError, ProviderFilter},
     },
+    sync::{AtomicBool, Ordering},
 };
+
+/// The variable that has the filters of the session that the environment asks for.
+const VARIABLE: &str = "NETTRACE_PROVIDERS";
+
+/// Whether the application takes filters from [`VARIABLE`], too.
+static IS_READ: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`SessionBuilder::providers_from_env`] was called for `NETTRACE_PROVIDERS`, so that the
+/// variable has an effect even if the environment asks for no session.
+#[must_use]
+pub fn reads_providers() -> bool {
+    // Relaxed: only this flag counts.
+    IS_READ.load(Ordering::Relaxed)
+}
 
 /// Filters.
 impl SessionBuilder {
@@ -78,6 +93,9 @@ impl SessionBuilder {
     /// ```
     pub fn providers_from_env(mut self, variable: impl AsRef<OsStr>) -> Self {
         let variable = variable.as_ref();
+        if variable == VARIABLE {
+            IS_READ.store(true, Ordering::Relaxed);
+        }
         let Some(text) = environment::variable(variable) else { return self };
         let text = text.to_str().ok_or(FilterError::NotUnicode);
         if text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
