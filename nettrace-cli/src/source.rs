@@ -16,7 +16,8 @@ use crate::failure::Failure;
 /// The bytes of a trace.
 pub(crate) type Bytes = Box<dyn Read + Send>;
 
-/// The bytes of a NetTrace trace. If it is long, a thread reads the next piece while one is decoded.
+/// The bytes of a NetTrace trace. If it is long, a thread reads the next piece while one is
+/// decoded.
 pub(crate) type Source = ReadAhead;
 
 /// What a command writes to standard output while it reads a trace.

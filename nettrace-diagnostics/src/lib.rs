@@ -31,7 +31,7 @@
 //! |---|---|
 //! | `NETTRACE_OUTPUT` | a trace is recorded, and its file: a [pattern](nettrace_writer::SessionBuilder::file) like `{exe}-{pid}.nettrace` |
 //! | `NETTRACE_PROVIDERS` | [which events](nettrace_writer::ProviderFilter#text-form); all by default |
-//! | `NETTRACE_ROTATE` | when a new file begins: a size, an age or both, such as `64MB`, `1h` or `64MB,1h`; units are `KB`, `MB`, `GB` (powers of 1,024), `s`, `m`, `h` and `d` |
+//! | `NETTRACE_ROTATE` | when a new file begins: a size, an age or both, such as `64MB`, `1h` or `64MB,1h`; units are `KB`, `MB`, `GB` (powers of 1,024, as `KiB`, `MiB`, `GiB`), `s`, `m`, `h` and `d` |
 //! | `NETTRACE_KEEP` | what is kept of such files: a number of files, or a size, such as `10` or `1GB` |
 //! | `NETTRACE_KEY_VALUES` | further [key-values](nettrace_writer::SessionBuilder::key_value) of the trace: `service.version=1.2,team=shop` |
 //! | `NETTRACE_REDACT` | [values to keep out](nettrace_writer::SessionBuilder::redact) of this trace and of those that tools ask for: `customer,Sold:id=hash,Audit:customer=keep` |

@@ -7,8 +7,8 @@
 //! returns so few bytes at a time that the same bytes would be moved again and again.
 //!
 //! The thread starts when the reader has used the first 2 MiB. A small file is read before a thread
-//! with buffers of its own has saved what it costs: with a thread for each, `nettrace verify` took a
-//! third more processor time for 81 rotated files of 1 MB than for the same events in one file.
+//! with buffers of its own has saved what it costs: with a thread for each, `nettrace verify` took
+//! a third more processor time for 81 rotated files of 1 MB than for the same events in one file.
 //!
 //! The thread does not parse. A decoded row header takes more bytes than an encoded one, so handing
 //! it over costs as much as decoding it, and lookups must happen in order anyway. What the thread

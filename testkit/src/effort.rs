@@ -1,8 +1,8 @@
 //! How much the tests do: what a person waits for, or all of it.
 //!
 //! `cargo test` alone leaves out tests that take seconds each, or does less in them. The lane
-//! `slow` of CI (`cargo xtask slow`) sets `NETTRACE_TESTS=all` and runs every program of integration
-//! tests that asks here. It does not find unit tests, so these do not ask.
+//! `slow` of CI (`cargo xtask slow`) sets `NETTRACE_TESTS=all` and runs every program of
+//! integration tests that asks here. It does not find unit tests, so these do not ask.
 
 use std::env;
 
