@@ -320,5 +320,8 @@ pub(crate) struct Traces {
 /// Takes a target by its name.
 fn targets() -> impl TypedValueParser<Value = To> {
     let names = To::names().map(|(name, about)| PossibleValue::new(name).help(about));
-    PossibleValuesParser::new(names).try_map(|name| To::of_name(&name).ok_or("no target"))
+    let absent = To::ABSENT.iter().map(|name| PossibleValue::new(name).hide(true));
+    PossibleValuesParser::new(names.chain(absent)).try_map(|name| {
+        To::of_name(&name).ok_or("this build has no tables: build it with --features parquet")
+    })
 }

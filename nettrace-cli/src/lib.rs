@@ -40,6 +40,7 @@ mod limits;
 mod lines;
 #[cfg(unix)]
 mod live;
+mod meant;
 mod merge;
 mod namesakes;
 mod nanoseconds;

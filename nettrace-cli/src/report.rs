@@ -15,7 +15,7 @@ use nettrace_views::{
 
 use crate::{
     convert::destination::Destination, failure::Failure, files::About, heph::Original,
-    limits::Limits, namesakes::Namesakes, source::Source, summary::say, tree,
+    limits::Limits, meant, namesakes::Namesakes, source::Source, summary::say, tree,
 };
 
 /// Options of `report`.
@@ -48,8 +48,8 @@ pub(crate) struct Content {
     /// How many of the slowest trees of spans the page shows
     #[arg(long, value_name = "N", default_value_t = 20)]
     slow: usize,
-    /// Tell spans apart by the values of this field: status, customer. Otherwise it is the one that
-    /// a type marks as its dimension: the route of a request
+    /// Tell spans apart by the values of this field: status, customer. Otherwise, and for types
+    /// without it, it is the one that a type marks as its dimension: the route of a request
     #[arg(long, value_name = "FIELD")]
     by: Option<String>,
     /// The heading of the page. It is the name of the trace's file otherwise
@@ -100,7 +100,8 @@ fn read(
     about: About<'_>,
     content: &Content,
 ) -> Result<(Report, Totals), Failure> {
-    let mut events = limits.options().keep_thread_totals(true).open(source)?.sorted();
+    let reader = limits.options().keep_thread_totals(true).keep_type_totals(content.by.is_some());
+    let mut events = reader.open(source)?.sorted();
     let name = || match about.name.file_name() {
         Some(name) if about.name.as_os_str() != "-" => name.to_string_lossy().into_owned(),
         _ => "standard input".into(),
@@ -111,6 +112,9 @@ fn read(
         wanted = wanted.by(field);
     }
     let mut report = Report::read(&mut events, &mut AsTree::default(), &wanted);
+    if let Some(field) = &content.by {
+        say(meant::unknown_field("--by", field, events.type_totals()))?;
+    }
     if let Some(heph) = original.end()? {
         report.was_made_of("Heph 0.1.0", heph.bytes, heph.failure);
     }

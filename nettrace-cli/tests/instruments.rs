@@ -208,25 +208,50 @@ fn what_dotnet_has_recorded() {
     assert_eq!(words(&text(&trace), "Demo.Shop/latency"), ["2", "20", "40", "order"]);
 }
 
-/// However many instruments and tags a trace has, a page has a limit and says so.
-#[test]
-fn many_series() {
+/// A trace with a value of each of these gauges: meter, name and tags.
+fn gauges<'t>(all: impl IntoIterator<Item = [&'t str; 3]>) -> Vec<u8> {
     let fields = ["sessionId", "meterName", "meterVersion", "instrumentName", "unit", "tags"];
     let gauge = of_texts(1, "GaugeValuePublished", &[&fields[..], &["lastValue"]].concat());
     let mut stream = Stream::new();
     stream.thread(5).metadata(&gauge);
-    let payload = |number: u32| {
-        let tags = format!("number={number:05}");
-        ["s", "Demo.Shop", "", "price", "", &tags, "1"].map(utf16z).concat()
-    };
-    let payloads: Vec<_> = (1..=1100).map(payload).collect();
+    let payload =
+        |[meter, name, tags]: [&str; 3]| ["s", meter, "", name, "", tags, "1"].map(utf16z).concat();
+    let payloads: Vec<_> = all.into_iter().map(payload).collect();
     let rows: Vec<_> = payloads
         .iter()
         .zip(1..)
         .map(|(payload, number)| Row::new(5, number, 1000 + u64::from(number)).payload(payload))
         .collect();
     stream.events(&rows);
-    let trace = stream.end();
+    stream.end()
+}
+
+/// Instruments of the application come before those of the process and its tracer.
+#[test]
+fn those_of_the_application_come_first() {
+    let trace = gauges([
+        ["NetTrace.Tracer", "nettrace.events", "session=1"],
+        ["NetTrace.Process", "process.memory.usage", ""],
+        ["System.Runtime", "dotnet.gc.collections", ""],
+        ["Shop", "orders", ""],
+        ["NetTraceless", "queue", ""],
+    ]);
+    let shown = instruments(&trace);
+    let sources: Vec<_> =
+        shown["series"].as_array().unwrap().iter().map(|one| one["source"].clone()).collect();
+    let expected =
+        ["NetTraceless", "Shop", "NetTrace.Process", "NetTrace.Tracer", "System.Runtime"];
+    assert_eq!(sources, expected);
+    let text = text(&trace);
+    let at = |name| text.find(name).unwrap_or_else(|| panic!("{text}"));
+    assert!(at("Shop/orders") < at("NetTrace.Process/"), "{text}");
+}
+
+/// However many instruments and tags a trace has, a page has a limit and says so.
+#[test]
+fn many_series() {
+    let tags: Vec<_> = (1..=1100).map(|number| format!("number={number:05}")).collect();
+    let trace = gauges(tags.iter().map(|tags| ["Demo.Shop", "price", tags]));
     let shown = instruments(&trace);
     assert_eq!(shown["series"].as_array().unwrap().len(), 200);
     assert_eq!(shown["left_out"], 800);

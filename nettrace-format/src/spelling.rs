@@ -8,8 +8,8 @@ use alloc::{string::String, vec::Vec};
 pub fn nearest<'a>(pattern: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: Vec<char> = pattern.trim_end_matches('*').to_lowercase().chars().collect();
     let is_prefix = pattern.ends_with('*');
-    // One letter in four may differ.
-    let most = wanted.len().div_ceil(4);
+    // One letter in four may differ, but not the only one.
+    let most = wanted.len().div_ceil(4).min(wanted.len().saturating_sub(1));
     let distance = |name: &str| {
         let name = name.to_lowercase();
         if wanted.len() >= 3 && name.contains(&*wanted.iter().collect::<String>()) {
@@ -88,6 +88,8 @@ mod tests {
             ("tower", Some("NetTrace-Tower")),
             ("Shpo", Some("Shop")),
             ("traceing", Some("tracing")),
+            ("tarcing", Some("tracing")),
+            ("Contsoo-Shpo", Some("Contoso-Shop")),
             ("Fabrikam-Mail", None),
             ("System.Runtime", None),
             ("a", None),
@@ -97,5 +99,7 @@ mod tests {
             let is_right = found == meant || (pattern == "Contso-*" && found.is_some());
             assert!(is_right, "{pattern}: {found:?}");
         }
+        assert_eq!(nearest("Shpo", ["Ship", "Shop"]), Some("Shop"), "two letters are swapped");
+        assert_eq!((nearest("Hpso", ["Shop"]), nearest("x", ["y"])), (None, None));
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     reader::{Reader, Step, Totals},
     rows::Rows,
     schema::Metadata,
-    tables::{Definitions, Slot, ThreadTotals, undefined},
+    tables::{Definitions, Slot, ThreadTotals, TypeTotals, undefined},
     trace::Trace,
     typed::{EventSource, Events, ReadEvent},
 };
@@ -277,6 +277,11 @@ impl<R: Source> SortedReader<R> {
     /// See [`Reader::finished_threads`].
     pub fn finished_threads(&self) -> &[ThreadTotals] {
         self.reader.finished_threads()
+    }
+
+    /// What was read of each event type. [`Reader::type_totals`] has an example.
+    pub fn type_totals(&self) -> impl Iterator<Item = TypeTotals> + '_ {
+        self.reader.type_totals()
     }
 
     /// How many bytes of the stream the reader has used. [`Reader::offset`] has an example.

@@ -17,7 +17,7 @@ const instruments = (data, page) => {
       ? (Math.abs(n) >= 1e15 ? n.toExponential(3) : Math.abs(n) >= 1e7 ? digits(n / 1e6) + NB + "M" : count(Math.round(n)))
       : Math.abs(n) >= 0.01 ? digits(n) : n.toPrecision(2));
   const tags = (one) => visible(one.tags || " ").trim();
-  const place = (one) => [visible(one.source), one.process !== null ? "process " + one.process : ""]
+  const place = (one) => [visible(one.source), one.process !== null ? "process " + visible(one.process) : ""]
     .filter((it) => it).join(", ");
   // A chart for each instrument, and for each series of a histogram.
   const groups = new Map();

@@ -424,6 +424,7 @@
           el("span", { class: "own" },
             [span.own_ns !== null ? "own " + time(span.own_ns) : null,
               span.start_ns !== null ? "from +" + time(span.start_ns - begin) : null,
+              span.process !== null ? "process " + visible(span.process) : null,
               span.thread !== null ? "thread " + span.thread : null,
               span.depth > 12 ? "level " + span.depth : null].filter((it) => it).join(", "))),
         el("div", { class: "track", "aria-hidden": "true" },
@@ -446,7 +447,8 @@
         el("span", {}, el("strong", {}, visible(root.name) + (tree.about ? " › " + visible(tree.about) : "")), " ",
           outcome(root), " ",
           el("small", { class: "ids" },
-            [clock(tree), plural(tree.spans.length + tree.left_out, "span")].filter((it) => it).join(", "))),
+            [clock(tree), root.process !== null ? "process " + visible(root.process) : null,
+              plural(tree.spans.length + tree.left_out, "span")].filter((it) => it).join(", "))),
         el("span", { class: "ids" }, tree.trace ? "trace " + tree.trace : root.id)));
       // Long trees are drawn when somebody looks.
       node.addEventListener("toggle", () => {
@@ -588,7 +590,8 @@
     const rows = data.threads.map((thread) => [
       [who(thread), thread.name !== null && thread.id !== null
         ? el("small", {}, "thread " + thread.id) : null],
-      thread.process === null ? "–" : String(thread.process), cell(thread.events),
+      thread.process_name !== null ? visible(thread.process_name)
+        : thread.process === null ? "–" : String(thread.process), cell(thread.events),
       percent(thread.events, data.events), cell(thread.lost),
     ]);
     const others = data.other_threads;

@@ -87,6 +87,10 @@ pub(crate) enum To {
 }
 
 impl To {
+    /// The names of targets that this build lacks.
+    pub(crate) const ABSENT: &[&str] =
+        if cfg!(feature = "parquet") { &[] } else { &["parquet", "arrow"] };
+
     /// What the ending of a path says.
     fn of_path(path: &Path) -> Result<Self, Failure> {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
@@ -96,7 +100,9 @@ impl To {
             let views = View::ALL.iter().map(|view| view.endings());
             let all = views.chain(others().map(|other| other.endings)).flatten();
             let all: Vec<_> = all.map(|ending| format!(".{ending}")).collect();
-            Failure::NoTarget(all.join(", "))
+            let absent = Self::ABSENT.contains(&ending);
+            let hint = if absent { "; this build lacks the feature `parquet`" } else { "" };
+            Failure::NoTarget(all.join(", ") + hint)
         })
     }
 
@@ -143,10 +149,12 @@ pub(crate) fn run(
     let mut destination = Destination::open(task.out, task.force, stdout)?;
     // Another trace describes its event types as this one does.
     let is_copy = matches!(to, To::Trace(_));
-    let mut reader = limits.options().runtime_events(!is_copy).open(source)?;
+    let dimension = task.views.dimension.as_deref().filter(|_| !is_copy);
+    let reader = limits.options().runtime_events(!is_copy).keep_type_totals(dimension.is_some());
+    let mut reader = reader.open(source)?;
     let format = match to {
         To::Trace(format) => format,
-        To::View(view) => return view::run(view, &options, reader, destination),
+        To::View(view) => return view::run(view, &options, dimension, reader, destination),
         To::Other(_) => return Ok(()),
     };
     let mut rewriter = rewriter(format, reader.major_version(), limits.definitions());

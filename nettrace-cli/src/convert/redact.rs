@@ -19,6 +19,7 @@ use nettrace_reader::{Field, Label, Metadata, Type};
 use crate::{
     convert::{omissions::is_unread, types},
     failure::Failure,
+    meant,
 };
 
 /// What to leave out, and how.
@@ -63,10 +64,8 @@ pub(super) fn result(redaction: &Redaction, types: &[Metadata]) -> Result<(), Fa
     }
     let mut known = BTreeSet::new();
     types.iter().for_each(|ty| add_names(&ty.fields, &mut known));
-    let unused = unused.map(|name| match nearest_field(name, known.iter().copied()) {
-        Some(meant) => format!("`{name}` (is `{meant}` meant?)"),
-        None => format!("`{name}`"),
-    });
+    let found = |name| nearest_field(name, known.iter().copied());
+    let unused = unused.map(|name| format!("`{name}`{}", meant::hint(found(name))));
     let names = unused.collect::<Vec<_>>().join(", ");
     Err(Failure::Redact(format!("nothing in the trace is called {names}")))
 }

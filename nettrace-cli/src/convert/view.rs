@@ -16,7 +16,9 @@ use crate::{
     convert::{Task, destination::Destination},
     failure::Failure,
     limits::Limits,
+    meant,
     source::Source,
+    summary::say,
 };
 
 /// The targets that are no [`View`]. A new one gets a file of its own, and a line here.
@@ -82,18 +84,24 @@ pub(crate) struct Start<'a> {
     pub(crate) limits: Limits,
 }
 
-/// Writes the trace of `reader` in the format of a viewer.
+/// Writes the trace of `reader` in the format of a viewer. `dimension` is the field that was asked
+/// for.
 pub(super) fn run(
     view: View,
     options: &Options,
+    dimension: Option<&str>,
     reader: Reader<Source>,
     destination: Destination<'_, impl Write>,
 ) -> Result<(), Failure> {
     let mut events = reader.sorted();
     let (trace, version) = (events.trace().clone(), events.major_version());
-    file(view.title(), &mut events, destination, |out| {
+    let result = file(view.title(), &mut events, destination, |out| {
         Ok(view.target(out, &trace, version, options))
-    })
+    });
+    if let Some(field) = dimension {
+        say(meant::unknown_field("--dimension", field, events.type_totals()))?;
+    }
+    result
 }
 
 /// Writes the trace of `reader` by another target.

@@ -28,10 +28,11 @@ pub(crate) struct ViewOptions {
     /// of these that the trace has
     #[arg(long, value_name = "WHAT", value_parser = names())]
     by: Option<String>,
-    /// Flame graphs: tell spans of one name apart by the value of this field. Without it: by the
-    /// one that a type marks as its dimension, such as the route of a request
+    /// Flame graphs: tell spans of one name apart by the value of this field. Without it, and for
+    /// types without the field: by the one that a type marks as its dimension, such as the route of
+    /// a request
     #[arg(long, value_name = "FIELD")]
-    dimension: Option<String>,
+    pub(super) dimension: Option<String>,
     /// Flame graphs: colour what takes more (red) or less (blue) than in another trace
     #[arg(long, value_name = "OTHER", value_hint = ValueHint::FilePath)]
     diff: Option<PathBuf>,

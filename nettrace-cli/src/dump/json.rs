@@ -39,6 +39,9 @@ impl Serialize for Shown<'_> {
         map.serialize_entry("keywords", &event.keywords())?;
         map.serialize_entry("opcode", &event.opcode())?;
         map.serialize_entry("process", &process_id(event))?;
+        if let Some(name) = self.process_name() {
+            map.serialize_entry("process_name", &name)?;
+        }
         map.serialize_entry("thread", &thread.os_thread_id)?;
         map.serialize_entry("thread_index", &thread.index)?;
         if let Some(name) = &thread.name {

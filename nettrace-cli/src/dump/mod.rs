@@ -10,7 +10,7 @@ use std::{
 
 use nettrace_reader::{Event, Trace};
 use nettrace_views::{
-    model::{Clock, FrameNames, Instant, PerType, label_name, process_id},
+    model::{Clock, FrameNames, Instant, PerType, Processes, label_name, process_id},
     text::{EventType, Payload},
 };
 
@@ -69,15 +69,20 @@ struct Shown<'a> {
     extras: &'a [Extra],
     /// The place of its type in the source code, if another type has the same name.
     place: Option<&'a str>,
-    names: &'a FrameNames,
+    facts: &'a Facts,
 }
 
 impl Shown<'_> {
+    /// What tells its process from others in the trace.
+    fn process_name(&self) -> Option<Cow<'_, str>> {
+        self.facts.processes.told_apart(process_id(self.event))
+    }
+
     /// The frames of the event's stack, innermost first: `module!function`, or less.
     fn frames(&self) -> Option<impl Iterator<Item = String> + '_> {
         let process = process_id(self.event);
         let stack = self.event.stack()?;
-        Some(stack.addresses().map(move |address| self.names.name(process, address)))
+        Some(stack.addresses().map(move |address| self.facts.names.name(process, address)))
     }
 }
 
@@ -97,7 +102,7 @@ pub(crate) fn run(
         let time = facts.clock.at(event.header.timestamp);
         let place = namesakes.place(event.metadata());
         let extras = &options.show;
-        write(&Shown { event, ty, payload, time, extras, place, names: &facts.names }, line)
+        write(&Shown { event, ty, payload, time, extras, place, facts }, line)
     })
 }
 
@@ -105,6 +110,7 @@ pub(crate) fn run(
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) clock: Clock,
+    pub(crate) processes: Processes,
     /// What the events so far have said of code.
     pub(crate) names: FrameNames,
     /// How many events were lost so far. Only [`each`] counts them.
@@ -113,7 +119,8 @@ pub(crate) struct Facts {
 
 impl Facts {
     pub(crate) fn of(trace: &Trace) -> Self {
-        Self { clock: Clock::of(trace), names: FrameNames::default(), lost: 0 }
+        let (clock, processes) = (Clock::of(trace), Processes::of(trace));
+        Self { clock, processes, names: FrameNames::default(), lost: 0 }
     }
 }
 
@@ -220,7 +227,7 @@ pub(crate) fn json(
 ) -> Result<Vec<u8>, serde_json::Error> {
     let time = facts.clock.at(event.header.timestamp);
     let mut out = Vec::new();
-    let shown = Shown { event, ty, payload, time, extras, place: None, names: &facts.names };
+    let shown = Shown { event, ty, payload, time, extras, place: None, facts };
     spelling::to_json(&mut out, &shown)?;
     Ok(out)
 }

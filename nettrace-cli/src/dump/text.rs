@@ -25,6 +25,9 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         None => write!(out, " {:>9} ticks", event.header.timestamp)?,
     }
     write!(out, " {:<13} ", spelling::level(event.level()))?;
+    if let Some(process) = shown.process_name() {
+        write!(out, "{} ", OneLine(process))?;
+    }
     write_thread(event.thread(), out)?;
     out.push(b' ');
     write_name(event, shown.place, out)?;
@@ -70,7 +73,7 @@ fn write_extra(extra: Extra, shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result
         Extra::Stack => match shown.frames() {
             Some(frames) => {
                 // Names have blanks, addresses have none.
-                let mark = if shown.names.knows_code() { ";" } else { "" };
+                let mark = if shown.facts.names.knows_code() { ";" } else { "" };
                 write!(out, " stack:")?;
                 for (at, frame) in frames.enumerate() {
                     write!(out, "{} {}", if at > 0 { mark } else { "" }, OneLine(frame))?;

@@ -79,7 +79,7 @@ impl Files {
         }
         let name = match paths {
             [path] => path.clone(),
-            _ => format!("{} and {} more", all[0].display(), all.len() - 1).into(),
+            _ => format!("{} and {} more", paths[0].display(), paths.len() - 1).into(),
         };
         if let [path] = &all[..] {
             return Ok(Self { name, content: Content::One(path.clone()) });
@@ -153,7 +153,6 @@ fn visible_files(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<Pa
     }))
 }
 
-/// The traces in a folder, by the first bytes of its files.
 /// The paths, with what matches a pattern in its place. A shell does that, unless the pattern is in
 /// quotes, or the shell is that of Windows. A path that exists is no pattern.
 fn matched(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
@@ -177,6 +176,7 @@ fn matched(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
+/// The traces in a folder, by the first bytes of its files.
 fn traces_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error| Failure::Open(folder.display().to_string(), error);
     let mut found = Vec::new();
@@ -187,10 +187,16 @@ fn traces_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
             found.push(path);
         }
     }
-    if found.is_empty() {
-        return Err(fail(io::Error::new(io::ErrorKind::NotFound, "no file in it is a trace")));
+    if !found.is_empty() {
+        return Ok(found);
     }
-    Ok(found)
+    let has_folders = fs::read_dir(folder).map_err(fail)?.flatten().any(|it| it.path().is_dir());
+    let hint = match has_folders {
+        true => format!("; for the folders in it, name '{}'", folder.join("*").display()),
+        false => String::new(),
+    };
+    let why = format!("no file in it is a trace{hint}");
+    Err(fail(io::Error::new(io::ErrorKind::NotFound, why)))
 }
 
 fn first_bytes(path: &Path, count: u64) -> Result<Vec<u8>, Failure> {

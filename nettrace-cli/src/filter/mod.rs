@@ -10,10 +10,12 @@ mod options;
 
 use std::{borrow::Cow, collections::BTreeSet, fmt};
 
+use nettrace_format::spelling::{nearest, nearest_field};
 use nettrace_views::model::Clock;
 
 use crate::{
     failure::Failure,
+    meant,
     spelling::{self, OneLine},
 };
 
@@ -61,8 +63,9 @@ struct Stage {
     is_field_known: bool,
 }
 
-/// How many values that did not pass are remembered.
+/// How many values that did not pass are listed, and remembered to know which one was meant.
 const OTHERS: usize = 10;
+const MOST_OTHERS: usize = 1000;
 
 impl Filter {
     /// The filters of a command, for a trace with this clock.
@@ -169,7 +172,12 @@ impl Filter {
         for (filter, what) in [(&self.providers, "provider"), (&self.events, "event")] {
             let Some((patterns, stage)) = filter else { continue };
             if stage.passed == 0 {
-                let (patterns, others) = (list(patterns), stage.others());
+                let others = || stage.others.iter().map(|it| &**it);
+                let hinted = patterns.iter().map(Pattern::to_string).map(|pattern| {
+                    let hint = meant::hint(nearest(&pattern, others()));
+                    pattern + &hint
+                });
+                let (patterns, others) = (list(hinted), stage.list_others());
                 return none(before, format_args!("is of {what} {patterns}; there are {others}"));
             }
             before = stage.passed;
@@ -202,11 +210,16 @@ impl Filter {
                     return none(before, format_args!("has {condition}"));
                 }
                 let field = condition.field();
-                let there_are = match stage.others() {
+                let others = stage.others.iter().map(|it| &**it);
+                let hint = meant::hint(nearest_field(field, others));
+                let there_are = match stage.list_others() {
                     others if others.is_empty() => String::new(),
                     others => format!("; there are {others}"),
                 };
-                return none(before, format_args!("has a field or label named {field}{there_are}"));
+                return none(
+                    before,
+                    format_args!("has a field or label named {field}{hint}{there_are}"),
+                );
             }
             before = stage.passed;
         }
@@ -219,8 +232,7 @@ impl Stage {
     fn passes(&mut self, passes: bool, name: impl FnOnce() -> String) -> bool {
         if passes {
             self.passed += 1;
-        } else if self.passed == 0 && self.others.len() <= OTHERS {
-            // One more than are shown, to know whether there are more.
+        } else if self.passed == 0 && self.others.len() < MOST_OTHERS {
             self.others.insert(name());
         }
         passes
@@ -228,13 +240,13 @@ impl Stage {
 
     /// Remembers a name, unless there are enough.
     fn meet(&mut self, name: &str) {
-        if self.others.len() <= OTHERS && !self.others.contains(name) {
+        if self.others.len() < MOST_OTHERS && !self.others.contains(name) {
             self.others.insert(name.to_owned());
         }
     }
 
     /// The values that did not pass, as a list.
-    fn others(&self) -> String {
+    fn list_others(&self) -> String {
         let mut text = list(self.others.iter().take(OTHERS).map(OneLine));
         if self.others.len() > OTHERS {
             text.push_str(" and others");

@@ -3,9 +3,8 @@
 use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
-use nettrace_event::Level;
 
-use crate::{filter::Condition, nanoseconds::UNITS};
+use crate::{filter::Condition, nanoseconds::UNITS, spelling::read_level};
 
 /// Options of `dump` and `headers`: which events to show. An event must pass all of them.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -29,9 +28,9 @@ pub(crate) struct FilterOptions {
     /// Only events up to this time, as in --from
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) to: Option<Bound>,
-    /// Only events of this level or a more severe one: critical, error, warning, informational,
-    /// verbose, or a number
-    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    /// Only events of this level or a more severe one: critical (crit), error, warning (warn),
+    /// informational (info), verbose (debug, trace), or a number
+    #[arg(long, value_name = "LEVEL", value_parser = read_level)]
     pub(crate) level: Option<u8>,
     /// Only events with this value in a field or label. Other operators are != < <= > >= and ~
     /// (contains the text VALUE). a.b is field b of object a. For an array, one element is enough.
@@ -179,27 +178,9 @@ fn span(text: &str) -> Option<i128> {
     Some(if is_negative { -span } else { span })
 }
 
-fn level(text: &str) -> Result<u8, String> {
-    let lower = text.to_ascii_lowercase();
-    let named = match &*lower {
-        "warn" => Some(3),
-        "info" => Some(4),
-        lower => (0..=u8::MAX).find(|level| {
-            Level::new(*level).name().is_some_and(|name| name.eq_ignore_ascii_case(lower))
-        }),
-    };
-    match named {
-        Some(level) => Ok(level),
-        None => text.parse().map_err(|_| {
-            "write critical, error, warning, informational or verbose, or a number from 0 to 255"
-                .to_owned()
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Bound, Pattern, ThreadPattern, level, span};
+    use super::{Bound, Pattern, ThreadPattern, span};
 
     #[test]
     fn spans() {
@@ -248,7 +229,5 @@ mod tests {
         assert_eq!("#7".parse(), Ok(ThreadPattern::Index(7)));
         assert_eq!("7".parse(), Ok(ThreadPattern::Id(7)));
         assert!("#x".parse::<ThreadPattern>().is_err());
-        assert_eq!((level("Warn"), level("VERBOSE"), level("17")), (Ok(3), Ok(5), Ok(17)));
-        assert!(level("loud").is_err() && level("256").is_err());
     }
 }

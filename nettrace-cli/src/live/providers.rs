@@ -4,22 +4,11 @@ use std::str::FromStr;
 
 use nettrace_diagnostics::client::Wanted;
 
+use crate::spelling::read_level;
+
 /// One provider of the list, and which of its events are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Provider(pub(crate) Wanted);
-
-/// The names of levels, and their numbers.
-const LEVELS: [(&str, u32); 9] = [
-    ("LogAlways", 0),
-    ("Critical", 1),
-    ("Error", 2),
-    ("Warning", 3),
-    ("warn", 3),
-    ("Informational", 4),
-    ("info", 4),
-    ("Verbose", 5),
-    ("trace", 5),
-];
 
 impl Provider {
     /// All events of a provider.
@@ -47,12 +36,9 @@ impl FromStr for Provider {
                 .map_err(|_| format!("`{keywords}` is not a hexadecimal number of 64 bits"))?;
         }
         if let Some(level) = parts.next().filter(|part| !part.is_empty()) {
-            let named = LEVELS.iter().find(|(name, _)| name.eq_ignore_ascii_case(level));
-            let number = || level.parse::<u8>().ok().map(u32::from);
+            let known = read_level(level);
             provider.0.level =
-                named.map(|(_, number)| *number).or_else(number).ok_or_else(|| {
-                    format!("`{level}` is not a level; write Error, Warning, …, or a number")
-                })?;
+                known.map_err(|how| format!("`{level}` is not a level; {how}"))?.into();
         }
         provider.0.arguments = parts.next().unwrap_or_default().to_owned();
         Ok(provider)

@@ -222,7 +222,8 @@ impl Stream {
             None => first.sync_time,
         };
         stream.last = if stream.first.is_some() { START as u64 } else { first.sync_ticks };
-        let key_values = key_values(recordings);
+        let own: Vec<_> = (0..).zip(recordings).map(|(at, it)| stream.own(at, it)).collect();
+        let key_values = key_values(&own, recordings);
         let info = TraceInfo {
             sync_utc: system_time(&time),
             sync_ticks: stream.last,
@@ -403,6 +404,24 @@ impl Stream {
         Ok(at)
     }
 
+    /// The key-values of a recording, which has the id of its process in the result.
+    fn own(&mut self, number: usize, recording: &Recording) -> Vec<(String, String)> {
+        /// They are about one file.
+        const OF_FILE: [&str; 2] = [Trace::FILE, Trace::RECORDING];
+
+        let all = recording.files[0].trace.key_values.iter();
+        let own = all.filter(|(key, _)| !OF_FILE.contains(&&**key));
+        own.map(|(key, value)| {
+            let process = value.parse().ok().filter(|_| key == "ProcessId");
+            let value = match process {
+                Some(id) => self.process(number, id).to_string(),
+                None => value.clone(),
+            };
+            (key.clone(), value)
+        })
+        .collect()
+    }
+
     /// The id of a process of a recording.
     fn process(&mut self, recording: usize, id: u64) -> u64 {
         let taken = &mut self.taken_processes;
@@ -473,16 +492,12 @@ impl Stream {
     }
 }
 
-/// The key-values of the result.
-fn key_values(recordings: &[Recording]) -> Vec<(String, String)> {
-    /// They are about one file.
-    const OWN: [&str; 2] = [Trace::FILE, Trace::RECORDING];
-
-    let firsts = || recordings.iter().map(|recording| &recording.files[0].trace.key_values);
+/// The key-values of the result, of those that each recording has of its own.
+fn key_values(each: &[Vec<(String, String)>], recordings: &[Recording]) -> Vec<(String, String)> {
     let mut all = Vec::new();
-    for (number, own) in (1..).zip(firsts()) {
-        for pair in own.iter().filter(|(key, _)| !OWN.contains(&&**key)) {
-            let is_common = firsts().all(|others| others.contains(pair));
+    for (number, own) in (1..).zip(each) {
+        for pair in own {
+            let is_common = each.iter().all(|others| others.contains(pair));
             match (is_common, number) {
                 (true, 1) => all.push(pair.clone()),
                 (true, _) => {}

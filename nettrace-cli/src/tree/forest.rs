@@ -26,6 +26,7 @@ const EVENT_BYTES: usize = 2 * size_of::<Inside>() + 16;
 pub(super) struct Span {
     pub(super) key: Key,
     pub(super) trace: Option<TraceId>,
+    /// 0 if it is not known.
     pub(super) process: u32,
     /// The span's parent, which may not be in the trace.
     pub(super) parent: Option<Key>,
@@ -432,6 +433,11 @@ pub(super) enum Step {
 }
 
 impl Span {
+    /// The process on which it began, if the trace states it.
+    pub(super) fn process_id(&self) -> Option<u64> {
+        (self.process != 0).then_some(self.process.into())
+    }
+
     fn new(key: Key, trace: Option<TraceId>, seen: i64, parent: Option<Key>) -> Self {
         Self {
             key,

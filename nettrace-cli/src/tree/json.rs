@@ -4,12 +4,13 @@ use std::io::Write;
 
 use nettrace_reader::Event;
 use nettrace_views::{
-    model::{Clock, Time},
+    model::Time,
     text::{Payload, is_id},
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
+    dump::Facts,
     failure::Failure,
     payload::{JsonLabels, JsonValue},
     spelling::to_json,
@@ -18,7 +19,7 @@ use crate::{
         forest::{Forest, Span, State},
         id_text,
         order::{Length, Node, Outside, Trees},
-        told_apart,
+        process_name,
     },
 };
 
@@ -27,7 +28,7 @@ pub(super) fn write(
     forest: &Forest,
     trees: &Trees<'_>,
     root: usize,
-    clock: Clock,
+    facts: &Facts,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let trace = forest.spans[root].trace.map(|id| id.to_string());
@@ -48,7 +49,7 @@ pub(super) fn write(
             result = (|| {
                 write!(out, "{}", if is_first { "" } else { "," })?;
                 is_first = false;
-                span(forest, node, clock, out)
+                span(forest, node, facts, out)
             })();
         }
     });
@@ -59,7 +60,7 @@ pub(super) fn write(
 fn span(
     forest: &Forest,
     node: Node<'_>,
-    clock: Clock,
+    facts: &Facts,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let Node { span, depth, length, own, .. } = node;
@@ -82,7 +83,7 @@ fn span(
     add(out, "parent", &span.parent.as_ref().map(id_text))?;
     add(out, "state", &state(span))?;
     add(out, "outcome", &span.outcome)?;
-    let unix = span.start.and_then(|start| Some(clock.start()? + i128::from(start)));
+    let unix = span.start.and_then(|start| Some(facts.clock.start()? + i128::from(start)));
     add(out, "time", &unix.and_then(|unix| Some(Time::of_unix(unix)?.to_string())))?;
     add(out, "since_start_ns", &span.start)?;
     let (duration, least) = match length {
@@ -99,6 +100,10 @@ fn span(
             Outside::After(_) => "after_parent_ns",
         };
         add(out, name, &outside.nanos())?;
+    }
+    add(out, "process", &span.process_id())?;
+    if let Some(name) = process_name(span, facts) {
+        add(out, "process_name", &name)?;
     }
     add(out, "thread", &span.thread)?;
     for (name, details) in [("start", &span.start_details), ("stop", &span.stop_details)] {
@@ -155,6 +160,12 @@ pub(super) fn details(
     }
     out.push(b'}');
     Ok(out)
+}
+
+/// The fields that have a key of their own. `started` is the start of a span that one event stands
+/// for.
+fn told_apart(is_start: bool) -> &'static [&'static str] {
+    if is_start { &[] } else { &["started", "duration", "outcome"] }
 }
 
 /// Fields without those that have a key of their own.

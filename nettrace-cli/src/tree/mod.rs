@@ -11,7 +11,10 @@ mod nesting;
 mod order;
 pub(crate) mod text;
 
-use std::io::{self, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
 
 use nettrace_context::TraceId;
 use nettrace_reader::{Event, Label, SortedReader};
@@ -31,7 +34,7 @@ use crate::{
     spelling,
     summary::say,
     tree::{
-        forest::{Edge, Flow, Forest, State, Step},
+        forest::{Edge, Flow, Forest, Span, State, Step},
         order::Trees,
     },
 };
@@ -95,14 +98,14 @@ pub(crate) fn run(
         }
     };
     reading.outside += nesting::nest(&mut reading.forest);
-    let Reading { forest, facts: Facts { clock, .. }, last, .. } = &mut reading;
+    let Reading { forest, facts, last, .. } = &mut reading;
     let trees = Trees::new(forest, *last);
     let (whole, cut) = trees.roots.split_at(trees.whole);
     let most = options.slow.unwrap_or(usize::MAX);
     let (shown, shown_cut) = (whole.len().min(most), cut.len().min(most));
     let show = |root, out: &mut _| match options.json {
-        true => json::write(forest, &trees, root, *clock, out),
-        false => Ok(text::write(forest, &trees, root, *clock, out)?),
+        true => json::write(forest, &trees, root, facts, out),
+        false => Ok(text::write(forest, &trees, root, facts, out)?),
     };
     whole[..shown].iter().try_for_each(|root| show(*root, out))?;
     if shown_cut > 0 && !options.json {
@@ -215,7 +218,7 @@ impl Reading {
         let Self { forest, outside, .. } = self;
         let count = |state| {
             let spans = forest.spans.iter();
-            spans.filter(|span: &&forest::Span| span.state == state).count() as u64
+            spans.filter(|span: &&Span| span.state == state).count() as u64
         };
         let counts = &forest.counts;
         say(Some(format_args!(
@@ -286,10 +289,9 @@ fn flow(event: &Event<'_>) -> Option<Flow> {
     Some(Flow { thread: event.thread().os_thread_id?, substream })
 }
 
-/// The fields that have a column or a key of their own. `started` is the start of a span that one
-/// event stands for.
-fn told_apart(is_start: bool) -> &'static [&'static str] {
-    if is_start { &[] } else { &["started", "duration", "outcome"] }
+/// What tells the process of a span from others in the trace.
+fn process_name<'a>(span: &Span, facts: &'a Facts) -> Option<Cow<'a, str>> {
+    facts.processes.told_apart(span.process_id())
 }
 
 /// The id of a span, as the output has it.

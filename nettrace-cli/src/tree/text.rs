@@ -8,18 +8,22 @@ use std::{
 
 use nettrace_reader::Event;
 use nettrace_views::{
-    model::{Clock, Time},
-    text::{Detail, EventType, Payload, is_id, write_fields, write_key, write_label, write_what},
+    model::Time,
+    text::{
+        Detail, EventType, Payload, is_id, write_end, write_fields, write_key, write_label,
+        write_what,
+    },
 };
 
 use crate::{
+    dump::Facts,
     seconds::Seconds,
     spelling::OneLine,
     tree::{
         forest::{Forest, Span, State},
         id_text,
         order::{Length, Node, Outside, Trees},
-        told_apart,
+        process_name,
     },
 };
 
@@ -31,12 +35,12 @@ pub(super) fn write(
     forest: &Forest,
     trees: &Trees<'_>,
     root: usize,
-    clock: Clock,
+    facts: &Facts,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let span = &forest.spans[root];
-    let mut tree = Tree { forest, start: span.first(), lines: Vec::new() };
-    tree.head(span, trees.followed(root), clock)?;
+    let mut tree = Tree { forest, facts, start: span.first(), lines: Vec::new() };
+    tree.head(span, trees.followed(root))?;
     let mut result = Ok(());
     // The spans around the current one, and how many of their events were shown.
     let mut above = Vec::new();
@@ -69,15 +73,17 @@ pub(super) fn write_cut(count: usize, shown: usize, out: &mut impl Write) -> io:
 /// A tree that is being written.
 struct Tree<'a> {
     forest: &'a Forest,
+    facts: &'a Facts,
     start: i64,
     lines: Vec<u8>,
 }
 
 impl<'a> Tree<'a> {
-    fn head(&mut self, root: &Span, followed: Option<&Span>, clock: Clock) -> io::Result<()> {
+    fn head(&mut self, root: &Span, followed: Option<&Span>) -> io::Result<()> {
         let out = &mut self.lines;
         let since = i128::from(self.start);
-        if let Some(time) = clock.start().and_then(|start| Time::of_unix(start + since)) {
+        if let Some(time) = self.facts.clock.start().and_then(|start| Time::of_unix(start + since))
+        {
             write!(out, "{time} ")?;
         }
         write!(out, "{:>15}", Seconds(since).to_string())?;
@@ -107,8 +113,9 @@ impl<'a> Tree<'a> {
         if let Some((parent, shown)) = above.last_mut() {
             *shown = self.events(parent, *shown, node.depth - 1, first)?;
         }
+        let parent = above.last().map(|(parent, _)| *parent);
         above.push((node.span, 0));
-        self.line(node)
+        self.line(node, parent)
     }
 
     /// Writes the remaining events of the spans from this depth on.
@@ -121,7 +128,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    fn line(&mut self, node: Node<'_>) -> io::Result<()> {
+    fn line(&mut self, node: Node<'_>, parent: Option<&Span>) -> io::Result<()> {
         let Node { span, depth, .. } = node;
         let length = match node.length {
             Length::Exact(nanos) => Short(nanos).to_string(),
@@ -147,6 +154,10 @@ impl<'a> Tree<'a> {
             None => write!(out, "(neither start nor end)")?,
         }
         write_key(&span.key, span.process, out)?;
+        let is_as_parent = parent.is_some_and(|parent| parent.process == span.process);
+        if let Some(name) = process_name(span, self.facts).filter(|_| !is_as_parent) {
+            write!(out, " (process {})", OneLine(name))?;
+        }
         match span.state {
             State::OnlyStopped if span.outcome.is_some() => write!(out, " (no start)")?,
             State::Single => write!(out, " (single)")?,
@@ -232,9 +243,11 @@ pub(crate) fn details(
     detail: Detail,
 ) -> io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(USUAL);
-    write_fields(payload, told_apart(is_start), detail, &mut out)?;
     if is_start {
+        write_fields(payload, &[], detail, &mut out)?;
         write_labels(event, &mut out)?;
+    } else {
+        write_end(payload, detail, &mut out)?;
     }
     Ok(out)
 }

@@ -267,8 +267,10 @@ fn what_matched_nothing_is_said() {
     for (args, says) in [
         (
             &["--provider", "Shop"][..],
-            "of 6 events, none is of provider Shop; there are Shop-Door, Shop-Till",
+            "of 6 events, none is of provider Shop (is `Shop-Door` meant?); there are Shop-Door, \
+             Shop-Till",
         ),
+        (&["--provider", "Shop-Tlil"], "none is of provider Shop-Tlil (is `Shop-Till` meant?); "),
         (
             &["--provider", "Shop-Door", "--event", "Sold"],
             "of 2 events that the other filters let through, none is of event Sold; there are Idle",
@@ -276,10 +278,15 @@ fn what_matched_nothing_is_said() {
         (&["--thread", "5"], "none is of thread 5: give an id, #INDEX or a name"),
         (&["--from", "1"], "none is between --from and --to"),
         (&["--event", "Idle", "--level", "4"], "none has level Informational or a more severe one"),
-        (&["--where", "cout=3"], "of 6 events, none has a field or label named cout; there are "),
+        (
+            &["--where", "cuont=3"],
+            "of 6 events, none has a field or label named cuont (is `count` meant?); there are ",
+        ),
+        (&["--where", "nothing=3"], " label named nothing; there are "),
         (&["--where", "cout=3", "--thread", "#5"], " count, "),
         (&["--where", "cout=3", "--thread", "#5"], " shelf, "),
         (&["--where", "cout=3", "--event", "SumStart"], " named cout; there are list"),
+        (&["--level", "debug", "--event", "Sdol"], "none is of event Sdol; there are "),
         (&["--where", "count=4"], "of 6 events, none has count=4"),
     ] {
         for command in [&["dump"][..], &["dump", "--json"], &["headers"]] {
@@ -300,7 +307,8 @@ fn wrong_filters_are_explained() {
     for (args, says) in [
         (["--where", "count"], "write FIELD=VALUE"),
         (["--from", "yesterday"], "write seconds since the start of the trace (1.5)"),
-        (["--level", "loud"], "write critical, error, warning, informational or verbose"),
+        (["--level", "loud"], "write critical (crit), error, warning (warn), informational (info)"),
+        (["--level", "debgu"], "verbose (debug, trace)"),
         (["--thread", "#x"], "write a number behind #"),
         (["--provider", "*Till"], "a * can only stand at the end"),
         (["--show", "frames"], "stack"),

@@ -19,6 +19,7 @@ mod info;
 mod judge;
 mod judge_dotnet;
 mod one_collect;
+mod processes;
 #[path = "../program/mod.rs"]
 mod program;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

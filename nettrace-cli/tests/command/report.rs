@@ -5,7 +5,7 @@ use std::{
     fs,
 };
 
-use nettrace_writer::{Session, sink::MemorySink, traced};
+use nettrace_writer::{Session, TraceSpan, sink::MemorySink, traced};
 use serde_json::{Value, json};
 use testkit::{
     reference::dotnet_traces,
@@ -14,7 +14,9 @@ use testkit::{
 
 use crate::{
     program::{nettrace, stderr, stdout, strict_json},
-    spans::{self, PAY_START, PAY_STOP, Place, SOLD, START, event, place, single, stop, stream},
+    spans::{
+        self, PAY_START, PAY_STOP, Place, SOLD, START, event, labels, place, single, stop, stream,
+    },
 };
 
 /// The data of the page of a trace, and the exit code.
@@ -516,6 +518,90 @@ fn spans_are_told_apart_by_a_dimension() {
     // A field of the end alone, and types without the field.
     let by_outcome = names(&["--by", "outcome"]);
     assert_eq!(by_outcome, [("answer ok".to_owned(), 200), ("render ok".to_owned(), 200)].into());
-    let by_none = names(&["--by", "no_such_field"]);
-    assert_eq!(by_none, [("answer".to_owned(), 200), ("render".to_owned(), 200)].into());
+    // Types without the field have the one that they mark.
+    assert_eq!(names(&["--by", "no_such_field"]), by_route);
+    for (args, says) in [
+        (&["report", "-", "--text", "--by", "no_such_field"][..], "named no_such_field\n"),
+        (&["report", "-", "--text", "--by", "sttaus"], "named sttaus (is `status` meant?)\n"),
+        (&["convert", "-", "-", "--to", "folded", "--dimension", "rout"], "(is `route` meant?)\n"),
+        (&["report", "-", "--text", "--by", "outcome"], ""),
+    ] {
+        let output = nettrace(args, &trace);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        let said = stderr(&output);
+        assert_eq!(said.contains("no effect: no event has a field "), !says.is_empty(), "{said}");
+        assert!(said.contains(says), "{said}");
+    }
+}
+
+#[derive(TraceSpan)]
+#[trace_event(
+    provider = "Report-Ask",
+    name = "ask",
+    key_values = [("nettrace.dimension", "route")],
+    later = [status: u16]
+)]
+struct Ask {
+    route: &'static str,
+}
+
+/// Without a value that was asked for, the end of a span has no other one.
+#[test]
+fn an_end_without_the_value_that_was_asked_for() {
+    let memory = MemorySink::new();
+    let session = Session::builder().sink(memory.clone()).provider("Report-Ask").start().unwrap();
+    for status in [Some(200), None] {
+        let mut span = Ask { route: "/cart" }.enter();
+        status.into_iter().for_each(|status| span.record_status(status));
+    }
+    session.finish().unwrap();
+    let (page, _) = report(&memory.bytes(), &["--by", "status"]);
+    let names: BTreeSet<_> =
+        array(&page["latencies"]).iter().map(|row| text(&row["name"])).collect();
+    assert_eq!(names, ["ask", "ask 200"].map(str::to_owned).into());
+}
+
+/// A request that was cancelled, or whose handler panicked, had no response with a status.
+#[test]
+fn zeros_of_a_request_without_a_response() {
+    let ty = |id: u64, name: &str, opcode| {
+        EventType::new(id, "Shop", id, name).optional(&[8, 4, 1, opcode])
+    };
+    let ends = [("ok", 200), ("err", 0), ("cancelled", 0), ("panicked", 0), ("cancelled", 404)];
+    let mut stream = Stream::new();
+    let end = ty(2, "askStop", 2).field("duration", &[12]).field("outcome", &[19, 4]);
+    let end = end.field("status", &[8]).field("polls", &[8]).field("busy", &[12]);
+    stream.thread(5).metadata(&ty(1, "askStart", 1)).metadata(&end);
+    let labels: Vec<_> = (1..=ends.len() as u64).map(|id| labels(place(0xAB, id, 0))).collect();
+    stream.label_lists(1, &labels.iter().map(|list| &**list).collect::<Vec<_>>());
+    let payloads = ends.map(|(outcome, status)| {
+        let mut payload = 50_000_u64.to_le_bytes().to_vec();
+        payload.extend((outcome.len() as u16).to_le_bytes());
+        payload.extend(outcome.encode_utf16().flat_map(u16::to_le_bytes));
+        payload.extend([status, 0].iter().flat_map(|number: &u32| number.to_le_bytes()));
+        payload.extend([0; 8]);
+        payload
+    });
+    let mut rows = Vec::new();
+    for (number, payload) in (1..).zip(&payloads) {
+        let row = |place: u32| Row::new(5, 2 * number + place, 1000 + u64::from(100 * number));
+        rows.push(row(0).metadata(1).labels(number));
+        rows.push(row(1).metadata(2).labels(number).payload(payload));
+    }
+    let trace = stream.events(&rows).end();
+    let (page, _) = report(&trace, &["--by", "status"]);
+    let names =
+        array(&page["latencies"]).iter().map(|row| (text(&row["name"]), number(&row["count"])));
+    let expected = [("ask", 2), ("ask 0", 1), ("ask 200", 1), ("ask 404", 1)];
+    let expected = expected.map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(names.collect::<BTreeMap<_, _>>(), expected.into());
+    let said = |args: &[&str]| -> Vec<String> {
+        let output = nettrace(&[&["tree", "-"], args].concat(), &trace);
+        let lines = stdout(&output).lines().filter(|line| line.contains("Shop/ask"));
+        lines.map(|line| line.split_once(']').unwrap().1.to_owned()).collect()
+    };
+    let short = [" -> status=200", " -> status=0", "", "", " -> status=404"];
+    assert_eq!(said(&[]), short);
+    let full = [200, 0, 0, 0, 404].map(|it| format!(" -> status={it} polls=0 busy=0"));
+    assert_eq!(said(&["--full"]), full);
 }

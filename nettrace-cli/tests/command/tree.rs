@@ -106,7 +106,7 @@ fn json_objects() {
         "depth": 1, "provider": "Shop", "name": "pay", "span": id(2), "parent": id(1),
         "state": "ended", "outcome": null, "time": "2026-03-04T05:06:07.089110000Z",
         "since_start_ns": 110_000, "duration_ns": 50_000, "at_least_ns": null, "self_ns": 30_000,
-        "thread": 1005,
+        "process": 77, "thread": 1005,
         "start": { "fields": { "cents": 7 }, "labels": { "region": "north" } },
         "stop": { "fields": {}, "labels": { "region": "north" } },
         "events": null, "left_out_events": 0,

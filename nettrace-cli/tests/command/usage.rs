@@ -294,6 +294,43 @@ fn exit_codes() {
 }
 
 #[test]
+fn folders_in_a_folder_are_not_its_traces() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str| {
+        let folder = dir.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("a.nettrace"), samples::order()).unwrap();
+        folder.to_str().unwrap().to_owned()
+    };
+    let folders = [of("shop"), of("stock")];
+    let outer = dir.path().to_str().unwrap();
+    let output = nettrace(&["tree", outer], b"");
+    assert_eq!(output.status.code(), Some(2));
+    let pattern = dir.path().join("*");
+    let pattern = pattern.to_str().unwrap();
+    let says = format!("no file in it is a trace; for the folders in it, name '{pattern}'");
+    assert!(stderr(&output).contains(&says), "{}", stderr(&output));
+    let output = nettrace(&["info", pattern], b"");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    // A report of several is called by the first one that was named.
+    let args = ["report", "--text", &folders[0], &folders[1]];
+    let report = nettrace(&args, b"");
+    assert!(stdout(&report).starts_with("shop and 1 more, "), "{}", stdout(&report));
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_tables_says_so() {
+    let trace = samples::order();
+    let output = nettrace(&["convert", "-", "out", "--to", "parquet"], &trace);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--features parquet"), "{}", stderr(&output));
+    let output = nettrace(&["convert", "-", "out.parquet"], &trace);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("lacks the feature `parquet`"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_message_names_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cut.nettrace");

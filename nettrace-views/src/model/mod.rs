@@ -4,7 +4,8 @@
 //! |---|---|
 //! | which span an event belongs to | [`Ids`], [`Key`] |
 //! | what it says of that span | [`Role`], [`Part`], [`EndFields`] |
-//! | how a span, an event type or a process is called | [`span_name`], [`event_name`], [`process_of`] |
+//! | how a span or an event type is called | [`span_name`], [`event_name`] |
+//! | which process it was, and how that is called | [`process_id`], [`Processes`] |
 //! | what time it was | [`Clock`], [`Time`] |
 //! | what the values of an event mean | [`walk`], [`RustTypes`] |
 //! | in which form values and labels are shown | [`Plain`], [`label_name`] |
@@ -27,6 +28,7 @@ mod ids;
 mod instruments;
 mod per_type;
 mod plain;
+mod processes;
 mod shown;
 mod spans;
 mod types;
@@ -41,7 +43,7 @@ pub(crate) use self::frames::{Lesson, Place};
 pub(crate) use self::instruments::interval;
 #[cfg(any(feature = "report", feature = "viewers"))]
 pub(crate) use self::instruments::{Instrument, InstrumentEvent, Measured, Reported, reported};
-pub(crate) use self::types::Observed;
+pub(crate) use self::types::{Observed, is_given_up};
 pub use self::{
     clock::{Clock, FileTime, Instant, Time, unix_nanos},
     counts::SpanCounts,
@@ -51,10 +53,8 @@ pub use self::{
     ids::{Ids, Key, Known, Overrides, Part, Role, SINGLE},
     per_type::PerType,
     plain::{Plain, Purpose, Spelled, label_name},
+    processes::{Processes, process_id, process_of},
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
     spans::{KnownSpans, SpanRef},
-    types::{
-        EndFields, event_name, has_fields_of_single, place, process_id, process_of, programs,
-        span_name,
-    },
+    types::{EndFields, event_name, has_fields_of_single, place, span_name},
 };

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use nettrace_reader::{Event, Metadata, Trace, Value};
+use nettrace_reader::{Event, Metadata, Value};
 
 /// The fields with which a type begins whose events each stand for a whole span.
 const SINGLE_FIELDS: [&str; 3] = ["started", "duration", "outcome"];
@@ -14,39 +14,6 @@ const SINGLE_FIELDS: [&str; 3] = ["started", "duration", "outcome"];
 pub fn has_fields_of_single(metadata: &Metadata) -> bool {
     let names = metadata.fields.iter().map(|field| &*field.name).take(SINGLE_FIELDS.len());
     names.eq(SINGLE_FIELDS)
-}
-
-/// The process that a trace names.
-#[must_use]
-pub fn process_of(trace: &Trace) -> Option<u64> {
-    trace.value("ProcessId").and_then(|id| id.parse().ok())
-}
-
-/// The processes of which a trace says how their programs are called. A trace that was merged has
-/// the number of a recording before each key in which recordings differ.
-#[must_use]
-pub fn programs(trace: &Trace) -> Vec<(Option<u64>, &str)> {
-    const PROGRAM: &str = "process.executable.name";
-
-    let mut programs = Vec::new();
-    for (key, id) in &trace.key_values {
-        let Some(recording) = key.strip_suffix("ProcessId") else { continue };
-        let is_number = recording.strip_suffix('/').is_some_and(|it| it.parse::<u64>().is_ok());
-        if !recording.is_empty() && !is_number {
-            continue;
-        }
-        let own = trace.value(&format!("{recording}{PROGRAM}"));
-        if let Some(program) = own.or_else(|| trace.value(PROGRAM)).filter(|it| !it.is_empty()) {
-            programs.push((id.parse().ok(), program));
-        }
-    }
-    programs
-}
-
-/// The OS id of the process that an event is about.
-#[must_use]
-pub fn process_id(event: &Event<'_>) -> Option<u64> {
-    event.thread().process_id.or_else(|| process_of(event.trace()))
 }
 
 /// The name of an event type. A type without a name is named by its id, as in .NET's tools.
@@ -113,6 +80,11 @@ pub fn span_name(name: &str) -> &str {
         }
     }
     name
+}
+
+/// Whether an outcome says that a span did not come to its results.
+pub(crate) fn is_given_up(outcome: &str) -> bool {
+    matches!(outcome, "cancelled" | "panicked")
 }
 
 /// Which fields of a type describe the end of a span.

@@ -26,11 +26,11 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../../assets/instruments.js"),
-        sha256: "mfjySVjVWR0EShNL3U1h9Ivwf259z5EITKqXTWjKiHk=",
+        sha256: "j1tDEcT9b9WV2YQ8yyrQ12ZBJwbwtH7lrOc5EUbHdts=",
     },
     Script {
         text: include_str!("../../assets/page.js"),
-        sha256: "84Q56MORRbCefvbCozuvlhuF11M0mjzVIkON4mxR0WQ=",
+        sha256: "/wIAF8Vu7StE4Lwp44+rObpWdzf6VsjYvlJ/wkwaJz0=",
     },
 ];
 

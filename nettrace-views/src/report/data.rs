@@ -9,7 +9,7 @@ use nettrace_reader::{SortedReader, Source};
 use serde::Serialize;
 
 use crate::{
-    model::{Clock, Key, Time, clip},
+    model::{Clock, Key, Processes, Time, clip},
     report::{
         Options,
         flame::Flame,
@@ -123,6 +123,8 @@ struct Others {
 struct Thread {
     name: Option<String>,
     process: Option<u64>,
+    /// What tells its process from others in the trace.
+    process_name: Option<String>,
     id: Option<u64>,
     index: u64,
     events: u64,
@@ -173,6 +175,8 @@ pub(crate) struct Span {
     pub(crate) own_ns: Option<i64>,
     pub(crate) state: &'static str,
     pub(crate) outcome: Option<String>,
+    /// What tells its process from others in the trace, unless it is that of its parent.
+    pub(crate) process: Option<String>,
     pub(crate) thread: Option<u64>,
     pub(crate) start: String,
     pub(crate) stop: String,
@@ -203,18 +207,20 @@ impl Data {
         let last_ns = gathered.spans.finish();
         let (trace, totals) = (events.trace(), events.totals());
         let (clock, counts) = (&gathered.clock, &gathered.counts);
+        let processes = &Processes::of(trace);
         let moment = |ticks| Moment {
             time: clock.at(ticks).time.map(|time| time.to_string()),
             since_start_ns: clock.since_start(ticks),
         };
         let rate = rate(&gathered);
-        let (threads, other_threads) = threads(&gathered, events);
+        let (threads, other_threads) = threads(&gathered, processes, events);
         let (types, other_types) = types(&gathered);
         let notes = notes(&gathered);
         let mut slowest = std::mem::take(&mut gathered.spans.slowest);
         let mut cut = std::mem::take(&mut gathered.spans.cut);
         gathered.spans.tell_apart();
         let named = &gathered.spans.named;
+        let show = |tree: &mut Tree| slow(tree, named, processes, clock, last_ns);
         let key_values = trace.key_values.iter().take(MOST_ROWS);
         let data = Self {
             title: clip(&options.title, MOST_NAME),
@@ -247,12 +253,12 @@ impl Data {
             other_threads,
             latencies: Vec::new(),
             other_latencies: 0,
-            slowest: slowest.iter_mut().map(|tree| slow(tree, named, clock, last_ns)).collect(),
-            cut: cut.iter_mut().map(|tree| slow(tree, named, clock, last_ns)).collect(),
+            slowest: slowest.iter_mut().map(show).collect(),
+            cut: cut.iter_mut().map(show).collect(),
             cut_trees: gathered.spans.cut_trees,
             flame: span_frames(&gathered),
             samples: sample_frames(&gathered),
-            instruments: gathered.instruments.shown(&gathered.clock),
+            instruments: gathered.instruments.shown(&gathered.clock, processes),
         };
         let (latencies, other_latencies) = latencies(&mut gathered.spans.named);
         Self { latencies, other_latencies, ..data }
@@ -321,7 +327,11 @@ fn types(gathered: &Gathered) -> (Vec<Type>, Others) {
     (shown.collect(), others)
 }
 
-fn threads<R: Source>(gathered: &Gathered, events: &SortedReader<R>) -> (Vec<Thread>, Others) {
+fn threads<R: Source>(
+    gathered: &Gathered,
+    processes: &Processes,
+    events: &SortedReader<R>,
+) -> (Vec<Thread>, Others) {
     let threads = gathered.threads(events);
     let mut others = Others::default();
     for thread in threads.iter().skip(MOST_ROWS) {
@@ -331,6 +341,7 @@ fn threads<R: Source>(gathered: &Gathered, events: &SortedReader<R>) -> (Vec<Thr
     let shown = threads.iter().take(MOST_ROWS).enumerate().map(|(index, thread)| Thread {
         name: thread.name.as_deref().map(name),
         process: thread.process,
+        process_name: processes.told_apart(thread.process).as_deref().map(name),
         id: thread.id,
         index: thread.index,
         events: thread.events,
@@ -368,7 +379,7 @@ fn latencies(named: &mut [Named]) -> (Vec<Latency>, usize) {
     (shown.collect(), left_out)
 }
 
-fn slow(tree: &mut Tree, named: &[Named], clock: &Clock, last: i64) -> Slow {
+fn slow(tree: &mut Tree, named: &[Named], processes: &Processes, clock: &Clock, last: i64) -> Slow {
     tree.forget(MOST_SPANS, last);
     let at = tree.spans.first().map(|root| root.start.unwrap_or(root.seen));
     let time = at.filter(|_| clock.is_known()).zip(clock.start());
@@ -377,7 +388,13 @@ fn slow(tree: &mut Tree, named: &[Named], clock: &Clock, last: i64) -> Slow {
     let names = walked.iter().map(|(span, _)| &named[span.name as usize]);
     let about = names.enumerate().find(|(_, named)| !named.value.is_empty());
     let about = about.filter(|(place, _)| *place > 0).map(|(_, named)| name(&named.name));
+    // The processes of the current span and of those around it.
+    let mut above: Vec<u32> = Vec::new();
     let spans = walked.into_iter().map(|(span, depth)| {
+        above.truncate(depth);
+        let is_as_parent = above.last() == Some(&span.process);
+        above.push(span.process);
+        let process = (span.process != 0 && !is_as_parent).then_some(span.process.into());
         let named = &named[span.name as usize];
         let length = span.length(last);
         let is_open = span.state == State::Started;
@@ -397,6 +414,7 @@ fn slow(tree: &mut Tree, named: &[Named], clock: &Clock, last: i64) -> Slow {
                 State::Single => "single",
             },
             outcome: span.outcome.as_deref().map(name),
+            process: processes.told_apart(process).as_deref().map(name),
             thread: span.thread,
             start: span.start_text.to_string(),
             stop: span.stop_text.to_string(),

@@ -8,7 +8,7 @@ use nettrace_reader::{Error, Event, LastLabels, SortedReader, Source};
 use crate::{
     model::{
         Clock, EndFields, FrameNames, Ids, InstrumentEvent, Part, PerType, Role, SpanCounts, clip,
-        dimension, dimension_value, event_name, place, process_id, span_name,
+        dimension, dimension_value, event_name, is_given_up, place, process_id, span_name,
     },
     report::{
         Describe, Options,
@@ -46,6 +46,8 @@ struct Known {
     end: EndFields,
     /// The field whose values tell its spans apart.
     dimension: Option<usize>,
+    /// Whether that field was asked for.
+    is_asked_for: bool,
     /// That of its events without a label that replaces the opcode.
     role: Role,
     /// What stands for the name of its spans.
@@ -190,11 +192,17 @@ impl Gathered {
                 self.known.of(event, |_| known).span = Some(name);
                 name
             });
-            let value = known.dimension.and_then(|field| dimension_value(event, field));
+            let mut value = known.dimension.and_then(|field| dimension_value(event, field));
             let (duration, outcome) = match role {
                 Role::Start => (None, None),
                 _ => known.end.stated(event),
             };
+            // A request that was cancelled had no response with a status.
+            let has_no_result = role == Role::Stop && outcome.as_deref().is_some_and(is_given_up);
+            value = value.filter(|value| !has_no_result || value != "0");
+            if known.is_asked_for && role == Role::Stop {
+                value = Some(value.unwrap_or_default());
+            }
             let edge = Edge {
                 span,
                 ids,
@@ -231,6 +239,9 @@ impl Gathered {
                 types.push(TypeCount { provider, name, id, place, events: 0, payload_bytes: 0 });
                 types.len() - 1
             });
+            let by = by.as_deref();
+            let dimension = dimension(metadata, by);
+            let name_of = |field: usize| &*metadata.fields[field].name;
             Known {
                 ty,
                 row,
@@ -239,7 +250,8 @@ impl Gathered {
                 is_lesson: FrameNames::is_lesson(metadata),
                 instrument: InstrumentEvent::of(metadata),
                 end: EndFields::of(metadata),
-                dimension: dimension(metadata, by.as_deref()),
+                dimension,
+                is_asked_for: dimension.is_some_and(|field| Some(name_of(field)) == by),
                 role: Role::of(metadata, None, *version),
                 counted: counts.name(metadata),
             }

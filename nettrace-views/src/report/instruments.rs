@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::{
     model::{
-        Clock, Instrument, InstrumentEvent, Measured, Reported, clip, interval, process_id,
-        reported,
+        Clock, Instrument, InstrumentEvent, Measured, Processes, Reported, clip, interval,
+        process_id, reported,
     },
     report::timeline::Timeline,
 };
@@ -101,7 +101,7 @@ pub(crate) struct ShownSeries {
     pub(crate) tags: String,
     pub(crate) unit: String,
     /// The process, if the trace has instruments of several.
-    pub(crate) process: Option<u64>,
+    pub(crate) process: Option<String>,
     session: String,
     pub(crate) kind: &'static str,
     /// Of a counter, changes a second.
@@ -188,18 +188,20 @@ impl Instruments {
     }
 
     /// What the page shows; `None` if the trace has no values.
-    pub(crate) fn shown(&self, clock: &Clock) -> Option<Shown> {
+    pub(crate) fn shown(&self, clock: &Clock, names: &Processes) -> Option<Shown> {
         let mut processes = self.series.keys().map(|(process, _)| process);
         let first = processes.next()?;
         let has_several = processes.any(|process| process != first);
         let (first_tick, length) = self.timeline.intervals();
-        let shown = self.series.iter().take(MOST_ROWS).enumerate();
+        let mut ordered: Vec<_> = self.series.iter().collect();
+        ordered.sort_by_key(|((_, [_, source, ..]), _)| is_of_process(source));
+        let shown = ordered.into_iter().take(MOST_ROWS).enumerate();
         Some(Shown {
             first_ns: clock.since_start(first_tick),
             interval_ns: clock.length(length),
             series: shown
                 .map(|(place, (key, series))| ShownSeries {
-                    process: key.0.filter(|_| has_several),
+                    process: key.0.filter(|_| has_several).map(|id| names.spelled(id).into_owned()),
                     lines: match place < MOST_LINES {
                         true => series.lines(&self.timeline),
                         false => Vec::new(),
@@ -210,6 +212,12 @@ impl Instruments {
             left_out: self.series.len().saturating_sub(MOST_ROWS),
         })
     }
+}
+
+/// Whether a source is about the process as such: its tracer, its memory, its runtime. Those of the
+/// application come before.
+fn is_of_process(source: &str) -> bool {
+    source.starts_with("NetTrace.") || source == "System.Runtime"
 }
 
 fn is_finite(measured: Measured) -> bool {
@@ -281,7 +289,7 @@ impl Series {
         rows.iter().map(points).collect()
     }
 
-    fn shown(&self, (process, [session, source, name, tags]): &Key) -> ShownSeries {
+    fn shown(&self, (_, [session, source, name, tags]): &Key) -> ShownSeries {
         let is_histogram = self.instrument == Instrument::Histogram;
         let of_values = |number: f64| Some(number).filter(|_| !is_histogram);
         let (values, sum) = self.values.unzip();
@@ -290,7 +298,7 @@ impl Series {
             name: name.to_string(),
             tags: tags.to_string(),
             unit: self.unit.to_string(),
-            process: *process,
+            process: None,
             session: session.to_string(),
             kind: match self.instrument {
                 Instrument::Counter => "counter",

@@ -96,8 +96,8 @@ impl Options {
     /// or, for durations and slow trees, of its Stop. At most 64 values of a name are
     /// distinguished.
     ///
-    /// Without this, the field is the one that the type's key-value `nettrace.dimension` names,
-    /// such as the route of a request of `nettrace-tower`.
+    /// Without this, and in other types, the field is the one that the type's key-value
+    /// `nettrace.dimension` names, such as the route of a request of `nettrace-tower`.
     #[must_use]
     pub fn by(mut self, field: impl Into<String>) -> Self {
         self.by = Some(field.into());

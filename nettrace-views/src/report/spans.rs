@@ -42,7 +42,7 @@ pub(crate) struct Edge<'a> {
     pub(crate) at: i64,
     /// The number of the span's name, without the value.
     pub(crate) name: u32,
-    /// The value of the span's dimension.
+    /// The value of the span's dimension. An empty one says that it has none.
     pub(crate) value: Option<&'a str>,
     pub(crate) process: u32,
     pub(crate) thread: Option<u64>,
@@ -327,8 +327,8 @@ impl Spans {
     /// Adds a span below its parent, or in a tree of its own.
     fn add(&mut self, edge: &Edge<'_>, start: i64, is_open: bool, mut span: Span) -> SpanRef {
         let name = match edge.value {
-            Some(value) => self.valued(edge.name, value),
-            None => edge.name,
+            Some(value) if !value.is_empty() => self.valued(edge.name, value),
+            _ => edge.name,
         };
         let named = &mut self.named[name as usize];
         named.is_used = true;
@@ -452,7 +452,9 @@ impl Spans {
             // The end knows better. Where the span is in the flame graph was decided before.
             let Named { base, value: of_start, .. } = &self.named[name as usize];
             name = if of_start.is_empty() { name } else { *base };
-            name = self.valued(name, value);
+            if !value.is_empty() {
+                name = self.valued(name, value);
+            }
             let named = &mut self.named[name as usize];
             (named.is_used, named.has_start) = (true, true);
         }

@@ -145,6 +145,9 @@ fn write_slowest(data: &Data, out: &mut impl Write) -> io::Result<()> {
         if let Some(about) = about {
             name = format!("{name} › {}", OneLine(about));
         }
+        if let Some(process) = &root.process {
+            name = format!("{name} (process {})", OneLine(process));
+        }
         table.row(name, vec![took, count, began], last.trim().to_owned());
     }
     table.write(out)
@@ -184,8 +187,8 @@ fn label(one: &ShownSeries) -> String {
     if !one.tags.is_empty() {
         label.push_str(&format!("{{{}}}", OneLine(&one.tags)));
     }
-    if let Some(process) = one.process {
-        label.push_str(&format!(" (process {process})"));
+    if let Some(process) = &one.process {
+        label.push_str(&format!(" (process {})", OneLine(process)));
     }
     label
 }

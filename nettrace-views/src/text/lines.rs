@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use nettrace_reader::{Event, Value};
+use nettrace_reader::Event;
 
 use crate::{
     model::{
@@ -15,7 +15,7 @@ use crate::{
         place, process_id, span_name,
     },
     text::{
-        Detail, EventType, Payload, is_id, write_fields, write_key, write_label, write_name,
+        Detail, EventType, Payload, is_id, write_end, write_key, write_label, write_name,
         write_said,
     },
 };
@@ -158,9 +158,7 @@ impl Lines {
         if let Part::Stop | Part::Whole = part {
             let since = ended.as_ref().map(|open| open.start);
             self.end(event, since, clock, out)?;
-            let shown_before = ["started", "duration", "outcome", "polls", "busy"];
-            let without = if is_polled(payload) { &shown_before[..3] } else { &shown_before };
-            write_fields(payload, without, self.detail, &mut said)?;
+            write_end(payload, self.detail, &mut said)?;
         } else {
             write_said(ty, payload, self.detail, &mut said)?;
         }
@@ -279,13 +277,6 @@ impl Lines {
     fn style(&self, style: Style) -> Style {
         if self.colors { style } else { Style::DEFAULT }
     }
-}
-
-/// Whether the end of a span says that it was polled.
-fn is_polled(payload: &Payload<'_>) -> bool {
-    let zero = |value: &Value<'_>| matches!(value, Value::U32(0) | Value::U64(0));
-    let mut fields = payload.fields.iter();
-    fields.any(|(name, value)| *name == "polls" && !value.as_ref().is_some_and(zero))
 }
 
 /// A color of a terminal. `{}` begins it, `{:#}` ends it.

@@ -19,6 +19,7 @@ pub use self::{
     payload::Payload,
     values::{LabelValue, PlainFloat, PlainValue, is_id, not_finite, quoted},
     write::{
-        Detail, level, write_fields, write_key, write_label, write_name, write_said, write_what,
+        Detail, level, write_end, write_fields, write_key, write_label, write_name, write_said,
+        write_what,
     },
 };

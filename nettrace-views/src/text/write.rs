@@ -9,7 +9,7 @@ use std::{
 use nettrace_reader::{Event, Label, Value};
 
 use crate::{
-    model::{Key, Meant, OneLine, event_name, label_name},
+    model::{Key, Meant, OneLine, Plain, event_name, is_given_up, label_name},
     text::{EventType, LabelValue, Message, Payload, message::CUT, quoted},
 };
 
@@ -119,7 +119,7 @@ pub fn write_said(
     write!(out, ": ")?;
     detail.write(Message { template, payload }, out)?;
     let is_whole = !out.ends_with(CUT.as_bytes());
-    write_others(payload, |number, _| is_whole && template.shows(number), detail, out)
+    write_others(payload, |number, _, _| is_whole && template.shows(number), detail, out)
 }
 
 /// Writes the fields but those named, each after a blank.
@@ -132,18 +132,46 @@ pub fn write_fields(
     detail: Detail,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    write_others(payload, |_, name| without.contains(&name), detail, out)
+    write_others(payload, |_, name, _| without.contains(&name), detail, out)
 }
 
-/// Writes the fields but those that `without` names by number or name, each after a blank.
+/// Writes the fields of the event that ends a span, each after a blank, but those that a line shows
+/// in another way: `started`, `duration` and `outcome`.
+///
+/// [`Detail::Short`] also leaves out zeros that say nothing: `polls` and `busy` of a span that is
+/// no future, and what a span has come to that was cancelled or panicked. One event for a whole
+/// span has the values of its start, too, so their zeros stay.
+///
+/// # Errors
+/// None: the result is in memory.
+pub fn write_end(payload: &Payload<'_>, detail: Detail, out: &mut Vec<u8>) -> io::Result<()> {
+    let find = |wanted| payload.fields.iter().find(|(name, _)| *name == wanted)?.1.as_ref();
+    let is_short = detail == Detail::Short;
+    let is_no_future = find("polls").is_some_and(is_zero);
+    let is_given_up = find("started").is_none()
+        && matches!(find("outcome"), Some(Value::Text(outcome)) if is_given_up(outcome));
+    let without = |_, name: &str, value: &Value<'_>| match name {
+        "started" | "duration" | "outcome" => true,
+        "polls" | "busy" if is_short && is_no_future => true,
+        _ => is_short && is_given_up && is_zero(value),
+    };
+    write_others(payload, without, detail, out)
+}
+
+fn is_zero(value: &Value<'_>) -> bool {
+    matches!(Plain::of(value), Plain::Unsigned(0) | Plain::Signed(0))
+}
+
+/// Writes the fields but those that `without` names by number, name or value, each after a blank.
 fn write_others(
     payload: &Payload<'_>,
-    without: impl Fn(usize, &str) -> bool,
+    without: impl Fn(usize, &str, &Value<'_>) -> bool,
     detail: Detail,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     for (number, (name, value)) in payload.fields.iter().enumerate() {
-        let Some(value) = value.as_ref().filter(|_| !without(number, name)) else { continue };
+        let value = value.as_ref().filter(|value| !without(number, name, value));
+        let Some(value) = value else { continue };
         let value = quoted(value, payload.types.field(name));
         if detail.has(&value.value) {
             write!(out, " {}=", OneLine(name))?;

@@ -393,8 +393,8 @@ impl Options {
     }
 
     /// Tells spans of one name apart by the value of this field, in flame graphs and for speedscope
-    /// and pprof. Without this, the field is the one that the type's key-value `nettrace.dimension`
-    /// names, such as the route of a request.
+    /// and pprof. Without this, and in other types, the field is the one that the type's key-value
+    /// `nettrace.dimension` names, such as the route of a request.
     #[must_use]
     pub fn dimension(mut self, field: impl Into<String>) -> Self {
         self.dimension = Some(field.into());

@@ -33,7 +33,7 @@ pub fn place(trace: u8, span: u64, parent: u64) -> Place {
 }
 
 /// The labels of an event.
-fn labels(place: Place) -> Vec<Vec<u8>> {
+pub fn labels(place: Place) -> Vec<Vec<u8>> {
     let activity =
         |span| ActivityId::from_span_id(SpanId::from_u64(span).unwrap(), PROCESS).to_bytes_le();
     let mut labels = vec![[&[1][..], &activity(place.span)].concat()];
@@ -87,7 +87,12 @@ fn text(text: &str, payload: &mut Vec<u8>) {
 }
 
 /// A trace with these events, in the order of time.
-pub fn stream(mut events: Vec<Event>) -> Stream {
+pub fn stream(events: Vec<Event>) -> Stream {
+    onto(Stream::new(), events)
+}
+
+/// The same, with what the stream begins with.
+pub fn onto(mut stream: Stream, mut events: Vec<Event>) -> Stream {
     events.sort_by_key(|event| event.at);
     let ty = |id: u32, name: &str, opcode| {
         EventType::new(u64::from(id), "Shop", id.into(), name).optional(&[8, 4, 1, opcode])
@@ -97,7 +102,6 @@ pub fn stream(mut events: Vec<Event>) -> Stream {
             .field("outcome", &[19, 4])
             .optional_text(6, &["nettrace.type.duration", "Duration"])
     };
-    let mut stream = Stream::new();
     stream.thread(5);
     stream.metadata(&ty(START, "checkoutStart", 1).field("cart", &[8]));
     stream.metadata(&duration(ty(STOP, "checkoutStop", 2)));

@@ -20,8 +20,8 @@ use self::{
 use crate::{
     LeftOut, Target,
     model::{
-        Clock, FrameNames, Lesson, Measured, Observed, Part, PerType, Reported, Role, process_of,
-        programs, reported, walk,
+        Clock, FrameNames, Lesson, Measured, Observed, Part, PerType, Processes, Reported, Role,
+        process_of, reported, walk,
     },
     viewers::{
         Options,
@@ -193,8 +193,8 @@ impl<F: Form, W: Write> Timeline<F, W> {
         options: &Options,
     ) -> Self {
         let keys = Keys::new(&mut form, &mut out);
-        for (process, program) in programs(trace) {
-            form.process_name(process, program, &mut out);
+        for (process, name) in Processes::of(trace).named() {
+            form.process_name(process, name, &mut out);
         }
         Self {
             sink,
