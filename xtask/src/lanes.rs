@@ -77,7 +77,7 @@ pub(crate) fn test(_: &Workspace, tally: &mut Tally) -> Result<()> {
     some(tally.ran() - before, "`cargo test` ran no test")
 }
 
-/// Runs in full the test programs that do less in [`test`], or leave something out: see
+/// Runs in full the test programs that do less in [`test`](fn@test), or leave something out: see
 /// `testkit/src/effort.rs`.
 pub(crate) fn slow(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let mut step = Step::cargo().args(["test", "--workspace", "--all-features"]);
