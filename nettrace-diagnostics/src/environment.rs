@@ -32,25 +32,11 @@ use crate::{
 
 /// How long `exit` waits for the end of the session.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a thread waits before it looks at the filters and names, each time.
-const LOOKS: [(Duration, Look); 3] = [
-    (Duration::from_secs(2), Look::Early),
-    (Duration::from_secs(8), Look::Early),
-    (Duration::from_secs(20), Look::Late),
-];
+/// How long a thread waits before it looks at the filters and names, each time. In the first
+/// seconds, many providers have yet to appear.
+const LOOKS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(50)];
 /// How many names of its own a process tries if the file is in use.
 const OWN_NAMES: u32 = 100;
-
-/// When filters and names are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Look {
-    /// Many providers have yet to appear.
-    Early,
-    /// Most providers have appeared, but perhaps none of their errors.
-    Late,
-    /// The process ends.
-    Last,
-}
 
 /// The session of the environment, and the process that it belongs to.
 #[derive(Debug)]
@@ -64,14 +50,19 @@ struct Recording {
 }
 
 impl Recording {
-    /// Says what [`Recorded::news`] has, and that filters have no effect, unless the application
-    /// has taken them.
-    fn tell(&mut self, look: Look) {
+    /// What [`Recorded::news`] has, and that filters have no effect, unless the application has
+    /// taken them.
+    fn news(&mut self, is_end: bool) -> Vec<String> {
+        let mut lines = Vec::new();
         if mem::take(&mut self.has_idle_filters) && !reads_providers() {
-            say_without_effect(PROVIDERS, "NETTRACE_OUTPUT");
+            // It may read the variable in another way.
+            lines.push(format!(
+                "{PROVIDERS}: no effect without NETTRACE_OUTPUT, unless the program reads it"
+            ));
         }
-        let news = self.session.as_mut().map(|recorded| recorded.news(look));
-        news.iter().flatten().for_each(|warning| say(format_args!("{warning}")));
+        let news = self.session.as_mut().map(|recorded| recorded.news(is_end));
+        lines.extend(news.iter().flatten().map(ToString::to_string));
+        lines
     }
 }
 
@@ -89,28 +80,25 @@ impl Recorded {
     /// Which filters select nothing and which names redact nothing, unless it was told before. A
     /// filter may wait for a provider that has yet to appear, and a name for a field. So it is told
     /// early only if something known has nearly its name.
-    fn news(&mut self, look: Look) -> Vec<Warning> {
+    fn news(&mut self, is_end: bool) -> Vec<Warning> {
         let mut warnings = self.session.warnings();
         let redacts = |warning: &Warning| matches!(warning, Warning::RedactsNothing { .. });
-        if look == Look::Last && warnings.iter().any(redacts) {
+        if is_end && warnings.iter().any(redacts) {
             // What was not written yet may have the name.
             flush_within(&self.session, EXIT_PATIENCE);
             warnings = self.session.warnings();
         }
-        let is_late = look >= Look::Late;
         warnings.retain(|warning| {
             let has_meant = warning.meant().is_some();
             match warning {
                 Warning::UnknownProvider { filter, known } => {
-                    let is_sure = (is_late && !known.is_empty()) || has_meant;
+                    let is_sure = (is_end && !known.is_empty()) || has_meant;
                     is_sure && is_new(filter, &mut self.told)
                 }
                 // A service that is well may have no error for a long time.
-                Warning::NothingPasses { filter } => {
-                    look == Look::Last && is_new(filter, &mut self.told)
-                }
+                Warning::NothingPasses { filter } => is_end && is_new(filter, &mut self.told),
                 Warning::RedactsNothing { name, known } => {
-                    let is_sure = (is_late && !known.is_empty()) || has_meant;
+                    let is_sure = (is_end && !known.is_empty()) || has_meant;
                     is_sure && is_new(name, &mut self.told_names)
                 }
                 _ => false,
@@ -144,12 +132,15 @@ pub(crate) fn start() -> Option<PathBuf> {
 
 /// Looks a few times whether filters or names fit nothing.
 fn check_names() {
-    for (patience, look) in LOOKS {
+    for patience in LOOKS {
         sleep(patience);
-        let mut recording = lock(&RECORDING);
-        let Some(recording) = recording.as_mut() else { return };
-        recording.tell(look);
-        if recording.session.is_none() {
+        let (lines, is_done) = match lock(&RECORDING).as_mut() {
+            Some(recording) => (recording.news(false), recording.session.is_none()),
+            None => return,
+        };
+        // Nobody waits for the lock while nobody reads standard error.
+        lines.iter().for_each(|line| say(format_args!("{line}")));
+        if is_done {
             return;
         }
     }
@@ -306,7 +297,7 @@ pub(crate) fn at_exit() {
     };
     // There is no such session in the child of a fork.
     let Some(mut recording) = recording.filter(|it| it.pid == process::id()) else { return };
-    recording.tell(Look::Last);
+    recording.news(true).iter().for_each(|line| say(format_args!("{line}")));
     let Some(Recorded { session, path, .. }) = recording.session else { return };
     if let Err(error) = session.finish() {
         say(format_args!("the trace {} may be incomplete: {error}", path.display()));

@@ -58,16 +58,16 @@
 //! runs.
 //!
 //! A value that cannot be used is said on standard error, in one line, and nothing is recorded. A
-//! filter of `NETTRACE_PROVIDERS` that selects nothing is said as well, once: after 2 s if a known
-//! provider has nearly its name, and otherwise after 30 s, or at the end if that comes first. So is
-//! a name of `NETTRACE_REDACT` that nothing in the trace has. A filter whose provider is known, and
-//! whose level or keywords select nothing, is said at the end.
+//! filter of `NETTRACE_PROVIDERS` that selects nothing is said as well, once: after 10 s or a
+//! minute if a known provider has nearly its name, and otherwise at the end, because its provider
+//! may have yet to appear. So is a name of `NETTRACE_REDACT` that nothing in the trace has. A
+//! filter whose provider is known, and whose level or keywords select nothing, is said at the end.
 //!
 //! `NETTRACE_ROTATE` without `NETTRACE_OUTPUT`, and any other of these variables that then has no
 //! effect, is said at the start, and so is `NETTRACE_KEEP` without `NETTRACE_ROTATE`. What is
 //! recorded is not affected. An application may take `NETTRACE_PROVIDERS` itself, by
 //! [`providers_from_env`](nettrace_writer::SessionBuilder::providers_from_env). So that variable is
-//! said to have no effect only after 2 s or at the end, and only if the application has not done
+//! said to have no effect only after 10 s or at the end, and only if the application has not done
 //! so.
 //!
 //! A program that has more rights than who starts it reads no variable at all, neither these nor

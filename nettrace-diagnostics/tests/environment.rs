@@ -21,7 +21,7 @@ use nettrace_reader::Reader;
 use nettrace_writer::{Emit as _, Session};
 use tempfile::tempdir;
 use testkit::{
-    effort::all_or,
+    effort::left_out,
     process::{copy_program, is_rerun, skipped_in_emulator, this_program},
     reference::{Trace, ask},
 };
@@ -237,7 +237,10 @@ fn the_environment_starts_a_session() {
             "NETTRACE_ROTATE, NETTRACE_KEEP: no effect without NETTRACE_OUTPUT",
         ),
         // At the end, because the application may still take them.
-        (&[("NETTRACE_PROVIDERS", "A")], "NETTRACE_PROVIDERS: no effect without NETTRACE_OUTPUT"),
+        (
+            &[("NETTRACE_PROVIDERS", "A")],
+            "NETTRACE_PROVIDERS: no effect without NETTRACE_OUTPUT, unless the program reads it",
+        ),
         (&[enabled, ("DOTNET_EventPipeCircularMB", "FFFFFFFFFFFF")], "did not start"),
     ] {
         let (_, output) = run("listen", empty.path(), variables);
@@ -312,9 +315,12 @@ fn a_filter_of_the_environment_that_selects_nothing_is_told() {
 /// A service that nobody ends has told what its filters lack.
 #[test]
 fn a_service_that_is_killed_has_told_of_its_filters() {
-    // What is told after 2 s, and what only after 30 s: it has no near name.
+    if left_out() {
+        return;
+    }
+    // What is told after 10 s. `Zzz` and `secret` may have yet to appear.
     let folder = tempdir().unwrap();
-    for (variables, early, late) in [
+    for (variables, expected) in [
         (
             &[
                 ("NETTRACE_OUTPUT", "t.nettrace"),
@@ -322,18 +328,16 @@ fn a_service_that_is_killed_has_told_of_its_filters() {
                 ("NETTRACE_REDACT", "numbr,secret"),
             ][..],
             &["is `Contoso-Attach` meant?", "`numbr`"][..],
-            &["`Zzz`", "`secret`"][..],
         ),
-        (&[("NETTRACE_PROVIDERS", "A")], &["NETTRACE_PROVIDERS: no effect without"], &[]),
+        (&[("NETTRACE_PROVIDERS", "A")], &["NETTRACE_PROVIDERS: no effect without"]),
     ] {
         let mut command = this_program();
         command.args(ARGS).env("NETTRACE_RERUN", "forever").env("TMPDIR", folder.path());
         command.current_dir(folder.path()).envs(variables.iter().copied());
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let expected = [early, all_or(late, &[])].concat();
         // It fails, and does not wait, if the service ends.
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        for words in &expected {
+        for words in expected {
             let line = lines.next().expect("the service goes on").unwrap();
             assert!(line.contains(words), "{words}: {line}");
         }

@@ -104,8 +104,8 @@ impl ReadAhead {
         Self { reading: Reading::Directly(Box::new(source), START), before: None }
     }
 
-    /// Starts the thread with the first read, also if one processor is all there is. This is for a
-    /// source that must not wait for the reader, such as a socket whose other end gives up.
+    /// Starts the thread now, also on a single processor. This is for a source that must not wait
+    /// for the reader, such as a socket whose other end gives up.
     ///
     /// ```
     /// use nettrace_reader::{ReadAhead, Reader};

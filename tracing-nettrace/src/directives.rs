@@ -49,16 +49,23 @@ pub(crate) fn of_environment() -> Option<Targets> {
 /// The directives of `given` that a subscriber can obey: those without brackets. The process is
 /// told of the others.
 pub(crate) fn without_brackets(given: &str) -> String {
-    let mut depth = 0_usize;
-    let pieces = given.split(|c| {
-        match c {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    });
-    let (refused, obeyed): (Vec<_>, Vec<_>) = pieces.partition(|piece| piece.contains('['));
+    let (mut depth, mut is_quoted) = (0_u32, false);
+    let pieces: Vec<&str> = given
+        .split(|c| {
+            match c {
+                '"' => is_quoted = !is_quoted,
+                '[' if !is_quoted => depth += 1,
+                ']' if !is_quoted => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            c == ',' && depth == 0 && !is_quoted
+        })
+        .collect();
+    // With an opening bracket or quote alone, nobody knows where its directive ends.
+    let pieces = if depth > 0 || is_quoted { given.split(',').collect() } else { pieces };
+    let pieces = pieces.into_iter().map(str::trim).filter(|piece| !piece.is_empty());
+    let is_refused = |piece: &&str| piece.contains(['[', ']', '"']);
+    let (refused, obeyed): (Vec<_>, Vec<_>) = pieces.partition(is_refused);
     if !refused.is_empty() {
         let refused = refused.join(",");
         complain(format_args!(
@@ -66,4 +73,26 @@ pub(crate) fn without_brackets(given: &str) -> String {
         ));
     }
     obeyed.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_brackets;
+
+    #[test]
+    fn what_is_in_brackets_is_left_out_alone() {
+        for (given, obeyed) in [
+            ("info,shop=debug", "info,shop=debug"),
+            (" info , shop=debug, ", "info,shop=debug"),
+            ("info,a[b]=debug,", "info"),
+            ("[x]=trace, ", ""),
+            ("a[b]=debug, info", "info"),
+            ("a[b{c=1,d=2}]=debug,sqlx=off", "sqlx=off"),
+            ("a[{m=\"[,\"}]=trace,b=debug", "b=debug"),
+            ("warn,a[b=debug,sqlx=off", "warn,sqlx=off"),
+            ("warn,a]b=debug,sqlx=off", "warn,sqlx=off"),
+        ] {
+            assert_eq!(without_brackets(given), obeyed, "{given}");
+        }
+    }
 }

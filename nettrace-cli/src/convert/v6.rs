@@ -449,10 +449,15 @@ impl Rewriter for ToV6 {
 }
 
 /// The key that a key-value has in the trace that it comes from: of several traces, `1/customer` is
-/// that of the first.
-fn own_key(key: &str) -> &str {
-    let own = key.trim_start_matches(|digit: char| digit.is_ascii_digit()).strip_prefix('/');
-    own.unwrap_or(key)
+/// that of the first. If that was merged, too, it is `1/2/customer`.
+fn own_key(mut key: &str) -> &str {
+    while let Some((number, own)) = key.split_once('/') {
+        if number.is_empty() || !number.bytes().all(|digit| digit.is_ascii_digit()) {
+            break;
+        }
+        key = own;
+    }
+    key
 }
 
 fn thread_block(threads: &[Thread], out: &mut Vec<u8>) -> Result<(), FormatError> {

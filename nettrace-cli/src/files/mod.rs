@@ -190,7 +190,9 @@ fn traces_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !found.is_empty() {
         return Ok(found);
     }
-    let has_folders = fs::read_dir(folder).map_err(fail)?.flatten().any(|it| it.path().is_dir());
+    let is_hidden = |it: &fs::DirEntry| it.file_name().as_encoded_bytes().starts_with(b".");
+    let mut entries = fs::read_dir(folder).map_err(fail)?.flatten();
+    let has_folders = entries.any(|it| !is_hidden(&it) && it.path().is_dir());
     let hint = match has_folders {
         true => format!("; for the folders in it, name '{}'", folder.join("*").display()),
         false => String::new(),

@@ -107,31 +107,31 @@ impl Filter {
         if let Some((patterns, stage)) = &mut self.providers {
             let name = event.provider();
             let matches = patterns.iter().any(|pattern| pattern.matches_in_any_case(name));
-            if !stage.passes(matches, || name.to_owned()) {
+            if !stage.passes(matches, name) {
                 return false;
             }
         }
         if let Some((patterns, stage)) = &mut self.events {
             let name = event.name();
             let matches = patterns.iter().any(|pattern| pattern.matches(&name));
-            if !stage.passes(matches, || name.into_owned()) {
+            if !stage.passes(matches, &name) {
                 return false;
             }
         }
         if let Some((patterns, stage)) = &mut self.threads {
-            if !stage.passes(patterns.iter().any(|it| event.is_of_thread(it)), String::new) {
+            if !stage.passes(patterns.iter().any(|it| event.is_of_thread(it)), "") {
                 return false;
             }
         }
         if let Some((from, to, stage)) = &mut self.times {
             let time = event.since_start();
             let matches = time.is_some_and(|time| (*from..=*to).contains(&time));
-            if !stage.passes(matches, String::new) {
+            if !stage.passes(matches, "") {
                 return false;
             }
         }
         if let Some((most, stage)) = &mut self.level {
-            if !stage.passes(event.level() <= *most, String::new) {
+            if !stage.passes(event.level() <= *most, "") {
                 return false;
             }
         }
@@ -229,11 +229,11 @@ impl Filter {
 
 impl Stage {
     #[inline]
-    fn passes(&mut self, passes: bool, name: impl FnOnce() -> String) -> bool {
+    fn passes(&mut self, passes: bool, name: &str) -> bool {
         if passes {
             self.passed += 1;
-        } else if self.passed == 0 && self.others.len() < MOST_OTHERS {
-            self.others.insert(name());
+        } else if self.passed == 0 {
+            self.meet(name);
         }
         passes
     }

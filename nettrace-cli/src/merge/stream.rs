@@ -17,6 +17,7 @@ use nettrace_format::{
 use nettrace_reader::{
     Event, LastLabels, Metadata, SortedReader, Stack, Thread, ThreadTotals, Trace, WallTime,
 };
+use nettrace_views::model::process_of;
 
 use crate::{
     convert::{system_time, types},
@@ -64,6 +65,8 @@ pub(super) struct Stream {
     threads: Vec<OutThread>,
     processes: HashMap<(usize, u64), u64>,
     taken_processes: HashSet<u64>,
+    /// The process that each recording names.
+    own_processes: Vec<Option<u64>>,
     /// What the rows of the batch need.
     definitions: Vec<u8>,
     labels: HashMap<Vec<u8>, u32>,
@@ -199,6 +202,7 @@ impl Stream {
             threads: Vec::new(),
             processes: HashMap::new(),
             taken_processes: HashSet::new(),
+            own_processes: Vec::new(),
             definitions: Vec::new(),
             labels: HashMap::new(),
             stacks: HashMap::new(),
@@ -389,10 +393,11 @@ impl Stream {
             return Ok(*at);
         }
         let at = self.threads.len();
+        let process = thread.process_id.or(self.own_processes[recording]);
         let info = ThreadInfo {
             index: FIRST_INDEX + at as u64,
             name: thread.name.as_deref(),
-            process_id: thread.process_id.map(|id| self.process(recording, id)),
+            process_id: process.map(|id| self.process(recording, id)),
             os_thread_id: thread.os_thread_id,
             key_values: &types::pairs(&thread.key_values),
         };
@@ -409,10 +414,11 @@ impl Stream {
         /// They are about one file.
         const OF_FILE: [&str; 2] = [Trace::FILE, Trace::RECORDING];
 
+        self.own_processes.push(process_of(&recording.files[0].trace));
         let all = recording.files[0].trace.key_values.iter();
         let own = all.filter(|(key, _)| !OF_FILE.contains(&&**key));
         own.map(|(key, value)| {
-            let process = value.parse().ok().filter(|_| key == "ProcessId");
+            let process = value.parse().ok().filter(|_| names_process(key));
             let value = match process {
                 Some(id) => self.process(number, id).to_string(),
                 None => value.clone(),
@@ -492,12 +498,24 @@ impl Stream {
     }
 }
 
+/// Whether a key-value has the id of a process: that of the trace, or of one that it was merged of.
+fn names_process(key: &str) -> bool {
+    key.rsplit('/').next() == Some("ProcessId")
+}
+
+/// Whether a key-value is of one recording even if others have the same one: the number in its key
+/// counts the recordings of that trace, and processes of several traces may have one id.
+fn is_own(key: &str) -> bool {
+    names_process(key) || key.starts_with(|first: char| first.is_ascii_digit())
+}
+
 /// The key-values of the result, of those that each recording has of its own.
 fn key_values(each: &[Vec<(String, String)>], recordings: &[Recording]) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (number, own) in (1..).zip(each) {
         for pair in own {
-            let is_common = each.iter().all(|others| others.contains(pair));
+            let is_alone = each.len() == 1;
+            let is_common = is_alone || !is_own(&pair.0) && each.iter().all(|it| it.contains(pair));
             match (is_common, number) {
                 (true, 1) => all.push(pair.clone()),
                 (true, _) => {}

@@ -98,6 +98,35 @@ fn several_processes_have_names() {
     }
 }
 
+/// Two merged traces, and one of the first and a third one: each process keeps its name.
+#[test]
+fn merged_traces_can_be_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for (name, services) in [("a", ["front", "back"]), ("b", ["mail", ""])] {
+        let parts = folder.path().join(format!("{name}-parts"));
+        fs::create_dir(&parts).unwrap();
+        write(&parts, services);
+        run(&["merge", parts.to_str().unwrap(), "-o", &path(&format!("{name}.nettrace"))]);
+    }
+    let third = path("b-parts/0.nettrace");
+    for (other, expected) in [
+        (path("b.nettrace"), &["back", "front", "mail", "shop"][..]),
+        (third, &["back", "front", "mail"]),
+    ] {
+        let dumped = lines(&run(&["dump", "--json", &path("a.nettrace"), &other]));
+        let mut found = std::collections::BTreeMap::<&str, Vec<&Value>>::new();
+        for event in &dumped {
+            found.entry(event["process_name"].as_str().unwrap()).or_default().push(event);
+        }
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), expected);
+        // The first process of each pair has a checkout, the second a sale.
+        let has = |name: &str, event: &str| found[name].iter().any(|it| it["name"] == event);
+        assert!(has("front", "checkoutStart") && has("back", "Sold"), "{found:#?}");
+        assert!(has("mail", "checkoutStart") && !has("mail", "Sold"), "{found:#?}");
+    }
+}
+
 /// Perfetto and others, which show the ids of processes, get the name alone.
 #[test]
 fn viewers_have_the_names() {

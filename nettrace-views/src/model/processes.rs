@@ -1,11 +1,18 @@
 //! How the processes of a trace are called.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    iter,
+};
 
 use nettrace_reader::{Event, Trace};
 
 /// The keys that name a process: the first one that a trace has.
 const NAMES: [&str; 2] = ["service.name", "process.executable.name"];
+
+/// The characters of a name.
+const MOST: usize = 100;
 
 /// The process that a trace names.
 #[must_use]
@@ -21,33 +28,52 @@ pub fn process_id(event: &Event<'_>) -> Option<u64> {
 
 /// The processes that a trace names, and how they are called: by `service.name`, or else by their
 /// programs. A trace that was merged has the number of a recording before each key in which
-/// recordings differ.
+/// recordings differ, and one that was merged of such traces has two numbers.
 #[derive(Clone, Debug, Default)]
-pub struct Processes(Vec<(Option<u64>, String)>);
+pub struct Processes {
+    all: Vec<(Option<u64>, String)>,
+    /// How the processes of `all` are spelled.
+    spelled: HashMap<u64, String>,
+}
 
 impl Processes {
     /// Those of a trace.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        let mut processes = Vec::new();
+        let names = NAMES.map(|name| {
+            let own = trace.key_values.iter().filter_map(|(key, value)| {
+                Some((recording_of(key, name)?, value.trim())).filter(|(_, it)| !it.is_empty())
+            });
+            own.collect::<HashMap<_, _>>()
+        });
+        let (mut all, mut seen) = (Vec::new(), HashSet::new());
         for (key, id) in &trace.key_values {
-            let Some(recording) = key.strip_suffix("ProcessId") else { continue };
-            let is_number = recording.strip_suffix('/').is_some_and(|it| it.parse::<u64>().is_ok());
-            if !recording.is_empty() && !is_number {
+            let Some(recording) = recording_of(key, "ProcessId") else { continue };
+            let id: Option<u64> = id.parse().ok();
+            if !seen.insert(id) {
                 continue;
             }
-            let name = NAMES.iter().find_map(|name| {
-                let own = trace.value(&format!("{recording}{name}"));
-                own.or_else(|| trace.value(name)).filter(|it| !it.is_empty())
+            let name = names.iter().find_map(|own| {
+                let mut recordings = iter::successors(Some(recording), |it| without_last(it));
+                recordings.find_map(|recording| own.get(recording))
             });
-            processes.push((id.parse().ok(), name.unwrap_or_default().to_owned()));
+            let name: String = name.map_or("", |name| *name).chars().take(MOST).collect();
+            all.push((id, name));
         }
-        Self(processes)
+        let mut counts = HashMap::<&str, usize>::new();
+        all.iter().for_each(|(_, name)| *counts.entry(name).or_default() += 1);
+        let named = all.iter().filter(|(_, name)| !name.is_empty());
+        let spelled = named.filter_map(|(id, name)| {
+            let (id, is_alone) = ((*id)?, counts[&**name] == 1);
+            Some((id, if is_alone { name.clone() } else { format!("{name} {id}") }))
+        });
+        let spelled = spelled.collect();
+        Self { all, spelled }
     }
 
     /// The processes that have a name, and their names. Two may be called the same.
     pub fn named(&self) -> impl Iterator<Item = (Option<u64>, &str)> {
-        let all = self.0.iter().map(|(process, name)| (*process, &**name));
+        let all = self.all.iter().map(|(process, name)| (*process, &**name));
         all.filter(|(_, name)| !name.is_empty())
     }
 
@@ -55,20 +81,28 @@ impl Processes {
     /// several, and nothing if there is one.
     #[must_use]
     pub fn told_apart(&self, process: Option<u64>) -> Option<Cow<'_, str>> {
-        process.filter(|_| self.0.len() > 1).map(|id| self.spelled(id))
+        process.filter(|_| self.all.len() > 1).map(|id| self.spelled(id))
     }
 
     /// The name of a process, with its id if another one has the same name, or its id alone.
     #[must_use]
     pub fn spelled(&self, id: u64) -> Cow<'_, str> {
-        let name = self.named().find(|(known, _)| *known == Some(id)).map(|(_, name)| name);
-        let count = self.named().filter(|(_, other)| Some(*other) == name).count();
-        match name {
-            Some(name) if count > 1 => format!("{name} {id}").into(),
-            Some(name) => name.into(),
-            None => id.to_string().into(),
-        }
+        self.spelled.get(&id).map_or_else(|| id.to_string().into(), |name| name.into())
     }
+}
+
+/// The numbers of the recording that has the key `name` as `key`: `1/2/` of `1/2/service.name`, and
+/// an empty text if all have it.
+fn recording_of<'a>(key: &'a str, name: &str) -> Option<&'a str> {
+    let recording = key.strip_suffix(name)?;
+    let is_number = |it: &str| it.ends_with('/') && it[..it.len() - 1].parse::<u64>().is_ok();
+    recording.split_inclusive('/').all(is_number).then_some(recording)
+}
+
+/// The recordings that a recording is one of.
+fn without_last(recording: &str) -> Option<&str> {
+    let all = recording.strip_suffix('/')?;
+    Some(&all[..all.rfind('/').map_or(0, |at| at + 1)])
 }
 
 #[cfg(test)]
@@ -96,6 +130,19 @@ mod tests {
         let services =
             [&one_program[..], &[("1/service.name", "front"), ("2/service.name", "back")]].concat();
         assert_eq!(told_apart(&services), names(["front", "back", "shop"]));
+        // Merged of a merged trace and another one.
+        let nested = [
+            ("1/1/ProcessId", "7"),
+            ("1/2/ProcessId", "8"),
+            ("2/ProcessId", "9"),
+            ("1/1/service.name", "front"),
+            ("1/service.name", " back "),
+            ("x/service.name", "no recording"),
+            ("service.name", "other"),
+        ];
+        assert_eq!(told_apart(&nested), names(["front", "back", "other"]));
+        let twice = [("ProcessId", "7"), ("ProcessId", "7")];
+        assert_eq!(told_apart(&twice), [None, None, None]);
         // One process need not be told from others.
         assert_eq!(told_apart(&[("ProcessId", "7"), ("service.name", "a")]), [None, None, None]);
     }

@@ -197,12 +197,13 @@ impl Gathered {
                 Role::Start => (None, None),
                 _ => known.end.stated(event),
             };
-            // A request that was cancelled had no response with a status.
-            let has_no_result = role == Role::Stop && outcome.as_deref().is_some_and(is_given_up);
-            value = value.filter(|value| !has_no_result || value != "0");
             if known.is_asked_for && role == Role::Stop {
                 value = Some(value.unwrap_or_default());
             }
+            // A request that was cancelled had no response with a status. What the start has said
+            // stays.
+            let has_no_result = role == Role::Stop && outcome.as_deref().is_some_and(is_given_up);
+            value = value.filter(|value| !has_no_result || value != "0");
             let edge = Edge {
                 span,
                 ids,

@@ -61,7 +61,9 @@ impl Partition {
         }
         let start = unix_nanos(&trace.sync_time).and_then(|nanos| i64::try_from(nanos).ok());
         let start = start.map_or_else(|| "unknown".to_owned(), moment);
-        let process = trace.value("ProcessId").and_then(|id| id.parse().ok()).unwrap_or(0_u64);
+        // A trace that was merged has one for each recording.
+        let process = trace.value("ProcessId").or_else(|| trace.value("1/ProcessId"));
+        let process = process.and_then(|id| id.parse().ok()).unwrap_or(0_u64);
         Ok(Self {
             host: format!("host={}", escaped(host)),
             recording: format!("recording={start}-{process}-{:x}", trace.sync_ticks),

@@ -519,7 +519,7 @@ fn key_values_of_several_traces_keep_their_names() {
     let output = nettrace(&["merge", &a, &b, "-o", &m], b"");
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(contains(&fs::read(merged).unwrap(), b"1/customer"));
-    for traces in [&[&*a, &*b][..], &[&*m]] {
+    for traces in [&[&*a, &*b][..], &[&*m], &[&*m, &*a]] {
         let args = [&["redact"], traces, &["-o", &o, "--force", "--fields", "customer"]].concat();
         let output = nettrace(&args, b"");
         assert!(output.status.success(), "{}", stderr(&output));
