@@ -157,7 +157,7 @@ fn begin() -> Recording {
     }
     let variables = Variables(&of_this_process);
     if let Some((idle, needed)) = without_effect(&variables) {
-        say_without_effect(&idle.join(", "), needed);
+        say(format_args!("{}: no effect without {needed}", idle.join(", ")));
     }
     let session = begin_session(&variables);
     let has_idle_filters = has_idle_filters(&variables);
@@ -302,10 +302,6 @@ pub(crate) fn at_exit() {
     if let Err(error) = session.finish() {
         say(format_args!("the trace {} may be incomplete: {error}", path.display()));
     }
-}
-
-fn say_without_effect(variables: &str, needed: &str) {
-    say(format_args!("{variables}: no effect without {needed}"));
 }
 
 /// Says something to whoever has set the environment. Nobody else would hear of it.

@@ -83,9 +83,9 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 /// As in `NETTRACE_BUFFER_MB`, a megabyte is 2^20 bytes.
 fn size(text: &str) -> Option<u64> {
     let [kilo, mega, giga] = [1 << 10, 1 << 20, 1 << 30];
-    let units = [("KB", kilo), ("MB", mega), ("GB", giga)];
-    let same = [("KiB", kilo), ("MiB", mega), ("GiB", giga)];
-    with_unit(text, &units).or_else(|| with_unit(text, &same))
+    let units =
+        [("KB", kilo), ("KiB", kilo), ("MB", mega), ("MiB", mega), ("GB", giga), ("GiB", giga)];
+    with_unit(text, &units)
 }
 
 fn age(text: &str) -> Option<Duration> {

@@ -24,6 +24,7 @@ use nettrace_format::{
     v6::{self, RowEncoder, SequencePointFlags, ThreadSequence},
 };
 use nettrace_reader::{Event, Item, LabelLists, Metadata, SequencePoint, Stack, Thread};
+use nettrace_views::model::recording_and_key;
 
 use crate::{
     convert::{Rewriter, omissions::Omissions, redact, sequence::Numbers, turned, types},
@@ -392,12 +393,13 @@ impl Rewriter for ToV6 {
         self.process_id = process.and_then(|(_, id)| id.parse().ok());
         v6::stream_header(out);
         let Some(redaction) = &mut self.redaction else { return Ok(v6::trace_block(info, out)?) };
-        let has_process = info.key_values.iter().any(|(key, _)| own_key(key) == "ProcessId");
+        let has_process =
+            info.key_values.iter().any(|(key, _)| recording_and_key(key).1 == "ProcessId");
         if has_process && redaction.hides("ProcessId") {
             (self.process_id, self.hides_process) = (None, true);
         }
         let text = |&(key, value)| {
-            let named = if redaction.hides(key) { key } else { own_key(key) };
+            let named = if redaction.hides(key) { key } else { recording_and_key(key).1 };
             (key, redaction.text(named, value))
         };
         let pairs: Vec<_> = info.key_values.iter().map(text).collect();
@@ -446,18 +448,6 @@ impl Rewriter for ToV6 {
     fn left_out(&self) -> Omissions {
         self.left_out
     }
-}
-
-/// The key that a key-value has in the trace that it comes from: of several traces, `1/customer` is
-/// that of the first. If that was merged, too, it is `1/2/customer`.
-fn own_key(mut key: &str) -> &str {
-    while let Some((number, own)) = key.split_once('/') {
-        if number.is_empty() || !number.bytes().all(|digit| digit.is_ascii_digit()) {
-            break;
-        }
-        key = own;
-    }
-    key
 }
 
 fn thread_block(threads: &[Thread], out: &mut Vec<u8>) -> Result<(), FormatError> {

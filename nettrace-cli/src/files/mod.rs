@@ -10,7 +10,8 @@
 mod joined;
 
 use std::{
-    fmt, fs,
+    fmt,
+    fs::{self, DirEntry},
     io::{self, Read},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -140,17 +141,18 @@ pub(crate) fn say_gaps(recordings: &[Recording]) -> io::Result<()> {
     recordings.iter().flat_map(Recording::gaps).try_for_each(|gap| say(Some(gap)))
 }
 
-/// The files in a folder. Hidden ones are left alone: they are being made.
+/// The files in a folder, but for hidden ones.
 fn visible_files(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<PathBuf>>> {
-    Ok(fs::read_dir(folder)?.filter_map(|entry| {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(error) => return Some(Err(error)),
-        };
-        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        let path = entry.path();
-        (!is_hidden && path.is_file()).then_some(Ok(path))
-    }))
+    let is_file = |path: &io::Result<PathBuf>| path.as_ref().map_or(true, |path| path.is_file());
+    Ok(visible(folder)?.filter(is_file))
+}
+
+/// What is in a folder. Hidden files are left alone: they are being made.
+fn visible(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<PathBuf>>> {
+    let is_hidden = |entry: &DirEntry| entry.file_name().as_encoded_bytes().starts_with(b".");
+    let entries = fs::read_dir(folder)?;
+    let entries = entries.filter(move |entry| !entry.as_ref().is_ok_and(is_hidden));
+    Ok(entries.map(|entry| entry.map(|entry| entry.path())))
 }
 
 /// The paths, with what matches a pattern in its place. A shell does that, unless the pattern is in
@@ -190,9 +192,7 @@ fn traces_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !found.is_empty() {
         return Ok(found);
     }
-    let is_hidden = |it: &fs::DirEntry| it.file_name().as_encoded_bytes().starts_with(b".");
-    let mut entries = fs::read_dir(folder).map_err(fail)?.flatten();
-    let has_folders = entries.any(|it| !is_hidden(&it) && it.path().is_dir());
+    let has_folders = visible(folder).map_err(fail)?.flatten().any(|path| path.is_dir());
     let hint = match has_folders {
         true => format!("; for the folders in it, name '{}'", folder.join("*").display()),
         false => String::new(),

@@ -17,7 +17,7 @@ use nettrace_format::{
 use nettrace_reader::{
     Event, LastLabels, Metadata, SortedReader, Stack, Thread, ThreadTotals, Trace, WallTime,
 };
-use nettrace_views::model::process_of;
+use nettrace_views::model::{process_of, recording_and_key};
 
 use crate::{
     convert::{system_time, types},
@@ -418,7 +418,7 @@ impl Stream {
         let all = recording.files[0].trace.key_values.iter();
         let own = all.filter(|(key, _)| !OF_FILE.contains(&&**key));
         own.map(|(key, value)| {
-            let process = value.parse().ok().filter(|_| names_process(key));
+            let process = value.parse().ok().filter(|_| recording_and_key(key).1 == "ProcessId");
             let value = match process {
                 Some(id) => self.process(number, id).to_string(),
                 None => value.clone(),
@@ -498,15 +498,11 @@ impl Stream {
     }
 }
 
-/// Whether a key-value has the id of a process: that of the trace, or of one that it was merged of.
-fn names_process(key: &str) -> bool {
-    key.rsplit('/').next() == Some("ProcessId")
-}
-
 /// Whether a key-value is of one recording even if others have the same one: the number in its key
 /// counts the recordings of that trace, and processes of several traces may have one id.
 fn is_own(key: &str) -> bool {
-    names_process(key) || key.starts_with(|first: char| first.is_ascii_digit())
+    let (recording, key) = recording_and_key(key);
+    !recording.is_empty() || key == "ProcessId"
 }
 
 /// The key-values of the result, of those that each recording has of its own.

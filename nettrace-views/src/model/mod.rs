@@ -53,7 +53,7 @@ pub use self::{
     ids::{Ids, Key, Known, Overrides, Part, Role, SINGLE},
     per_type::PerType,
     plain::{Plain, Purpose, Spelled, label_name},
-    processes::{Processes, process_id, process_of},
+    processes::{Processes, process_id, process_of, recording_and_key},
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
     spans::{KnownSpans, SpanRef},
     types::{EndFields, event_name, has_fields_of_single, place, span_name},

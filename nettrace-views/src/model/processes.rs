@@ -41,16 +41,15 @@ impl Processes {
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
         let names = NAMES.map(|name| {
-            let own = trace.key_values.iter().filter_map(|(key, value)| {
-                Some((recording_of(key, name)?, value.trim())).filter(|(_, it)| !it.is_empty())
-            });
-            own.collect::<HashMap<_, _>>()
+            let all = trace.key_values.iter().map(|(key, value)| (recording_and_key(key), value));
+            let own = all.filter(|((_, key), value)| *key == name && !value.trim().is_empty());
+            own.map(|((recording, _), name)| (recording, name.trim())).collect::<HashMap<_, _>>()
         });
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
         for (key, id) in &trace.key_values {
-            let Some(recording) = recording_of(key, "ProcessId") else { continue };
+            let (recording, key) = recording_and_key(key);
             let id: Option<u64> = id.parse().ok();
-            if !seen.insert(id) {
+            if key != "ProcessId" || !seen.insert(id) {
                 continue;
             }
             let name = names.iter().find_map(|own| {
@@ -91,12 +90,19 @@ impl Processes {
     }
 }
 
-/// The numbers of the recording that has the key `name` as `key`: `1/2/` of `1/2/service.name`, and
-/// an empty text if all have it.
-fn recording_of<'a>(key: &'a str, name: &str) -> Option<&'a str> {
-    let recording = key.strip_suffix(name)?;
-    let is_number = |it: &str| it.ends_with('/') && it[..it.len() - 1].parse::<u64>().is_ok();
-    recording.split_inclusive('/').all(is_number).then_some(recording)
+/// The recording of a trace that has a key-value, and the key in that recording: of several traces,
+/// `1/customer` is that of the first, `1/` and `customer`. If that was merged, too, it is
+/// `1/2/customer`. What all recordings have is of `""`.
+#[must_use]
+pub fn recording_and_key(key: &str) -> (&str, &str) {
+    let mut own = key;
+    while let Some((number, rest)) = own.split_once('/') {
+        if number.is_empty() || !number.bytes().all(|digit| digit.is_ascii_digit()) {
+            break;
+        }
+        own = rest;
+    }
+    (&key[..key.len() - own.len()], own)
 }
 
 /// The recordings that a recording is one of.
