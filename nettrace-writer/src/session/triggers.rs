@@ -1,6 +1,7 @@
 //! What makes a flight recorder write a dump by itself. [`dumps`] writes it.
 
 mod dumps;
+mod request;
 
 use std::{
     borrow::Cow, collections::VecDeque, ffi::OsString, fmt, fs, ops::RangeBounds, path::PathBuf,
@@ -10,7 +11,10 @@ use std::{
 use nettrace_event::Level;
 use nettrace_format::redact::Redaction;
 
-use self::dumps::Dumps;
+use self::{
+    dumps::Dumps,
+    request::{Request, short},
+};
 use crate::{
     flusher::OwnThread,
     panics::{self, AfterPanic},
@@ -131,7 +135,8 @@ impl Triggers {
     }
 
     /// How many dumps of this session stay, 10 by default and at least 1. The oldest is deleted
-    /// when a newer one is complete.
+    /// when a newer one is complete. A dump gets its name when it is complete: one that fails, for
+    /// example because the disk is full, leaves no file.
     ///
     /// ```
     /// # use nettrace_writer::Triggers;
@@ -263,11 +268,16 @@ pub struct Trigger {
 
 impl Trigger {
     pub(crate) fn new(control: Option<Arc<Control>>, name: &str) -> Self {
-        Self { control, name: name.into() }
+        Self { control, name: short(name).into() }
     }
 
     /// Asks for a dump, in a thread of its own: this does not wait. The trigger's name is in the
     /// name of the file and, with `key_values`, in the trace.
+    ///
+    /// A trace has 64 KiB of such names, keys and values at most. What has no room is left out, and
+    /// counted there: `nettrace.trigger.more` says how many more triggers the dump is for, and
+    /// `nettrace.trigger.left_out` how many key-values it lacks. Of a name the first 1,024 bytes
+    /// count.
     ///
     /// Returns `false` if there will be no dump: because one of the same name came shortly before,
     /// because 64 others wait, or because the session has ended or has no triggers.
@@ -295,16 +305,6 @@ pub struct DumpCounts {
     pub last: Option<(PathBuf, Dump)>,
     /// Why the last dump could not be written that was not.
     pub last_error: Option<String>,
-}
-
-/// A trigger that a dump is owed to.
-struct Request {
-    name: String,
-    key_values: Vec<(String, String)>,
-    /// Whether the dump does not wait for what comes after.
-    is_urgent: bool,
-    /// Closed when the dump is there.
-    _done: Option<Sender<()>>,
 }
 
 /// The triggers of a session that records.
@@ -425,9 +425,7 @@ impl Control {
             self.counts.lock().left_out += 1;
             return false;
         }
-        let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
-        let key_values = key_values.iter().map(owned).collect();
-        let request = Request { name: name.to_owned(), key_values, is_urgent, _done: done };
+        let request = Request::new(name, key_values, is_urgent, done);
         let requests = self.requests.lock();
         let is_sent = requests
             .as_ref()

@@ -145,6 +145,10 @@ impl<F: FileCalls> CompleteFile<F> {
         &self.calls
     }
 
+    pub(super) fn into_calls(self) -> F {
+        self.calls
+    }
+
     /// Writes an end of stream at the last block boundary within the `done` bytes after the visible
     /// end, and returns the boundary. If that write fails it tries earlier boundaries, because a
     /// file system that never overwrites in place may have no room even for that. Returns 0 if

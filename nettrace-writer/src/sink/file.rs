@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use super::complete::{CompleteFile, FileCalls};
 use super::failure::during;
+use super::own_file::OwnFile;
 use super::padding::PaddedFile;
 use super::platform::{Found, Identity, OpenDirectory, RegularFile};
-use super::publish::{Existing, publish};
+use super::publish::{Existing, Unnamed, publish};
 use super::stream::{StreamSink, not_started};
 use super::{Batch, Sink, StreamEnd, WriteError};
 
@@ -28,7 +29,27 @@ const DEFAULT_READER_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct FileOptions {
     path: PathBuf,
     existing: Existing,
+    kinds: Kinds,
+    naming: Naming,
     reader_timeout: Duration,
+}
+
+/// What the name may stand for already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kinds {
+    /// Also a device or a named pipe, which gets the trace.
+    FilesAndStreams,
+    /// A regular file. Anybody can put a pipe where a name leads that is made here, and read there.
+    Files,
+}
+
+/// When a regular file gets its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Naming {
+    /// At the start.
+    AtOnce,
+    /// In the end, and only if nothing is missing.
+    WhenWhole,
 }
 
 impl FileOptions {
@@ -42,8 +63,13 @@ impl FileOptions {
     /// assert!(sink.path().ends_with("{not a placeholder}.nettrace"));
     /// ```
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let existing = Existing::default();
-        Self { path: path.into(), existing, reader_timeout: DEFAULT_READER_TIMEOUT }
+        Self {
+            path: path.into(),
+            existing: Existing::default(),
+            kinds: Kinds::FilesAndStreams,
+            naming: Naming::AtOnce,
+            reader_timeout: DEFAULT_READER_TIMEOUT,
+        }
     }
 
     /// Allows a regular file of that name to be replaced. The new trace, without events, replaces
@@ -101,6 +127,12 @@ impl FileOptions {
         self
     }
 
+    /// Takes a pipe or device of that name for a file that exists.
+    pub(crate) fn files_only(mut self) -> Self {
+        self.kinds = Kinds::Files;
+        self
+    }
+
     /// Sets how long the start waits for a reader of a named pipe. The default is 10 s.
     ///
     /// ```
@@ -128,7 +160,8 @@ impl FileOptions {
         if let Ok(absolute) = path::absolute(&self.path) {
             self.path = absolute;
         }
-        FileSink { options: self, state: State::Closed, first: 0, is_truncated: false }
+        let (state, unnamed, ended) = (State::Closed, None, None);
+        FileSink { options: self, state, first: 0, is_truncated: false, unnamed, ended }
     }
 }
 
@@ -161,11 +194,15 @@ impl FileOptions {
 /// A copy that is made while the file grows is a valid trace, unless the copying reads some of the
 /// few switched bytes before the switch and the others after it.
 ///
+/// A [dump](crate::Session::dump) is different, because it is worth something only as a whole: the
+/// file gets its name when it has all of it. A dump that fails leaves no file.
+///
 /// # Devices and named pipes
 /// `/dev/null`, a terminal or a named pipe is a stream: bytes in order, and the end of stream once,
 /// when the session ends. What [`StreamSink`] says holds for it. The start waits for a reader of a
-/// named pipe ([`FileOptions::reader_timeout`]). `/dev/stdout` is a symbolic link and therefore
-/// refused: use [`StreamSink::stdout`].
+/// named pipe ([`FileOptions::reader_timeout`]). A named pipe must belong to the user of the
+/// process, because in a folder for all anybody can make one and read there. `/dev/stdout` is a
+/// symbolic link and therefore refused: use [`StreamSink::stdout`].
 ///
 /// # Examples
 ///
@@ -189,6 +226,10 @@ pub struct FileSink {
     first: u8,
     /// Whether somebody else has truncated the open regular file.
     is_truncated: bool,
+    /// The open regular file has no name yet.
+    unnamed: Option<Unnamed<OpenDirectory>>,
+    /// The regular file that was ended last.
+    ended: Option<OwnFile>,
 }
 
 #[derive(Debug)]
@@ -282,11 +323,16 @@ impl FileSink {
     /// shorter.
     pub(super) fn end(&mut self) -> io::Result<Option<u64>> {
         self.is_truncated |= !self.is_whole();
+        let unnamed = self.unnamed.take();
         if std::mem::take(&mut self.is_truncated) {
             // To cut it at the old end would fill it with zeros.
             self.state = State::Closed;
-            return Ok(Some(0));
+            return match unnamed {
+                None => Ok(Some(0)),
+                Some(_) => Err(self.context("cannot end the trace", truncated())),
+            };
         }
+        let identity = self.identity();
         let length = match &mut self.state {
             State::Closed => return Ok(None),
             State::Regular(file) => {
@@ -303,11 +349,25 @@ impl FileSink {
                 None
             }
         };
-        self.state = State::Closed;
+        let file = match std::mem::replace(&mut self.state, State::Closed) {
+            State::Regular(file) => Some(file.into_calls()),
+            State::Padded(file) => Some(file.into_calls()),
+            State::Closed | State::Stream(_) => None,
+        };
+        if let (Some(unnamed), Some(file)) = (unnamed, &file) {
+            let published = unnamed.publish(file);
+            published.map_err(|source| self.context("cannot create the trace", source))?;
+        }
+        self.ended = file.map(|_| OwnFile::new(self.path(), identity));
         Ok(length)
     }
 
-    fn open(&self, header: &[u8], end: StreamEnd) -> io::Result<State> {
+    /// The regular file that was ended last.
+    pub(crate) fn ended(&mut self) -> Option<OwnFile> {
+        self.ended.take()
+    }
+
+    fn open(&mut self, header: &[u8], end: StreamEnd) -> io::Result<State> {
         let options = &self.options;
         let name = options.path.file_name().filter(|_| !ends_with_separator(&options.path));
         let Some(name) = name else {
@@ -319,6 +379,9 @@ impl FileSink {
         match directory.look(name)? {
             Found::Nothing => {}
             Found::Regular if overwrite => {}
+            Found::Stream | Found::BlockDevice if options.kinds == Kinds::Files => {
+                return Err(refusal(ErrorKind::AlreadyExists, "it exists, and is no file"));
+            }
             Found::Stream => return self.open_stream(&directory, header, end),
             Found::BlockDevice if overwrite => {
                 return self.open_stream(&directory, header, end);
@@ -345,15 +408,25 @@ impl FileSink {
             }
         }
         let existing = options.existing;
-        match end.padding() {
-            None => {
-                let begin = |file| CompleteFile::begin(file, header, end.bytes());
-                publish(&mut directory, name, existing, begin, CompleteFile::calls)
-                    .map(State::Regular)
+        let marked = |file| CompleteFile::begin(file, header, end.bytes());
+        let padded = |file, padding| PaddedFile::begin(file, header, padding);
+        match (options.naming, end.padding()) {
+            (Naming::AtOnce, None) => {
+                let calls = CompleteFile::calls;
+                publish(&mut directory, name, existing, marked, calls).map(State::Regular)
             }
-            Some(padding) => {
-                let begin = |file| PaddedFile::begin(file, header, padding);
-                publish(&mut directory, name, existing, begin, PaddedFile::calls).map(State::Padded)
+            (Naming::AtOnce, Some(padding)) => {
+                let (begin, calls) = (|file| padded(file, padding), PaddedFile::calls);
+                publish(&mut directory, name, existing, begin, calls).map(State::Padded)
+            }
+            (Naming::WhenWhole, padding) => {
+                let begin = |file| match padding {
+                    None => marked(file).map(State::Regular),
+                    Some(padding) => padded(file, padding).map(State::Padded),
+                };
+                let (unnamed, state) = Unnamed::begin(directory, name, existing, begin)?;
+                self.unnamed = Some(unnamed);
+                Ok(state)
             }
         }
     }
@@ -386,7 +459,7 @@ impl Sink for FileSink {
     }
 
     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
-        if self.is_truncated {
+        if self.is_truncated && self.unnamed.is_none() {
             let begun = match &mut self.state {
                 State::Regular(file) => file.begin_anew(header),
                 State::Padded(file) => file.begin_anew(header),
@@ -411,9 +484,7 @@ impl Sink for FileSink {
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
         self.is_truncated |= !self.is_whole();
         if self.is_truncated {
-            let text = "somebody has truncated it, as `copytruncate` of logrotate does; it begins \
-                        anew, without what was in it; let the session rotate it instead";
-            let source = self.context("cannot go on with the trace", io::Error::other(text));
+            let source = self.context("cannot go on with the trace", truncated());
             return Err(WriteError { source, kept: 0 });
         }
         let result = match &mut self.state {
@@ -422,10 +493,18 @@ impl Sink for FileSink {
             State::Stream(stream) => stream.write(batch),
             State::Closed => Err(WriteError { source: not_started(), kept: 0 }),
         };
+        if result.is_err() && self.unnamed.take().is_some() {
+            // It will not be whole.
+            self.state = State::Closed;
+        }
         result.map_err(|WriteError { source, kept }| {
             let source = self.context("cannot write the trace", source);
             WriteError { source, kept }
         })
+    }
+
+    fn name_when_whole(&mut self) {
+        self.options.naming = Naming::WhenWhole;
     }
 
     fn is_torn(&self) -> bool {
@@ -447,4 +526,11 @@ fn ends_with_separator(path: &Path) -> bool {
 
 fn refusal(kind: ErrorKind, text: &str) -> io::Error {
     io::Error::new(kind, text)
+}
+
+fn truncated() -> io::Error {
+    io::Error::other(
+        "somebody has truncated it, as `copytruncate` of logrotate does; it begins anew, without \
+         what was in it; let the session rotate it instead",
+    )
 }

@@ -20,6 +20,7 @@ pub(crate) mod file_name;
 #[cfg(unix)]
 pub(crate) mod live;
 mod memory;
+mod own_file;
 mod padding;
 #[cfg(not(unix))]
 #[path = "portable.rs"]
@@ -45,6 +46,7 @@ pub use nettrace_format::{Padding, StreamEnd};
 pub use rotate::{RotatingFiles, RotationOptions};
 pub use stream::StreamSink;
 
+pub(crate) use own_file::OwnFile;
 pub(crate) use publish::Existing;
 
 /// The whole blocks that one flush adds to a trace, in order.
@@ -424,6 +426,12 @@ pub trait Sink: Send {
     fn file(&self) -> Option<&Path> {
         None
     }
+
+    /// Says that the next stream is worth something only as a whole: it is a
+    /// [dump](crate::Session::dump). A sink that gives a stream a name, or shows it in another way,
+    /// should do so in [`finish`](Self::finish), and leave nothing if it is dropped before. The
+    /// default is to do nothing.
+    fn name_when_whole(&mut self) {}
 
     /// Whether the sink holds back blocks that it has taken, and writes them later. The default is
     /// `false`.

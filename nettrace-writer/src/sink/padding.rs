@@ -148,6 +148,10 @@ impl<F: FileCalls> PaddedFile<F> {
         &self.calls
     }
 
+    pub(super) fn into_calls(self) -> F {
+        self.calls
+    }
+
     /// Makes the file longer: steps 1 and 2. On an error it is as long as it could be made.
     fn extend(&mut self, target: u64) -> io::Result<()> {
         if target <= self.length {

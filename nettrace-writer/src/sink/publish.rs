@@ -29,6 +29,7 @@ use std::path::Path;
 #[cfg(test)]
 use super::complete::CompleteFile;
 use super::complete::FileCalls;
+use super::failure::during;
 
 /// What becomes of a file that has the name already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,11 +109,24 @@ pub(super) fn publish<D: Directory, W>(
     begin: impl Fn(D::File) -> io::Result<W>,
     calls: impl Fn(&W) -> &D::File,
 ) -> io::Result<W> {
+    claimed(directory, name, existing, |directory, existing| {
+        publish_once(directory, name, existing, &begin, &calls)
+    })
+}
+
+/// Makes an attempt to take a name, with what becomes of the file that has it: nothing if there is
+/// none. Meanwhile nobody else replaces that file.
+fn claimed<D: Directory, W>(
+    directory: &mut D,
+    name: &OsStr,
+    existing: Existing,
+    mut attempt: impl FnMut(&mut D, Existing) -> io::Result<W>,
+) -> io::Result<W> {
     let overwrite = existing != Existing::Stays;
     for _ in 0..TRIES {
         let claim = if overwrite { directory.claim(name)? } else { None };
         let found = if claim.is_some() { existing } else { Existing::Stays };
-        match publish_once(directory, name, found, &begin, &calls) {
+        match attempt(directory, found) {
             // Somebody has taken the name since there was nothing to claim.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && overwrite => drop(claim),
             result => return result,
@@ -141,17 +155,88 @@ fn publish_once<D: Directory, W>(
     }
     let (hidden, empty) = create_hidden(directory)?;
     let result = begin(empty).and_then(|file| {
-        match existing {
-            Existing::Stays => place(directory, &hidden, name)?,
-            Existing::IsReplaced => directory.rename(&hidden, name)?,
-            Existing::IsKept => replace_and_keep(directory, &hidden, name)?,
-        }
+        rename_hidden(directory, &hidden, name, existing)?;
         Ok(file)
     });
     if result.is_err() {
         let _ = directory.remove(&hidden); // what went wrong before is what the caller must know
     }
     result
+}
+
+/// Gives a hidden file its name.
+fn rename_hidden<D: Directory>(
+    directory: &mut D,
+    hidden: &OsStr,
+    name: &OsStr,
+    existing: Existing,
+) -> io::Result<()> {
+    match existing {
+        Existing::Stays => place(directory, hidden, name),
+        Existing::IsReplaced => directory.rename(hidden, name),
+        Existing::IsKept => replace_and_keep(directory, hidden, name),
+    }
+}
+
+/// A file that gets its name when its stream is whole. Dropped before, it leaves nothing.
+#[derive(Debug)]
+pub(super) struct Unnamed<D: Directory> {
+    directory: D,
+    name: OsString,
+    existing: Existing,
+    /// The name that it has meanwhile. `None`: it has none.
+    hidden: Option<OsString>,
+}
+
+impl<D: Directory> Unnamed<D> {
+    /// Creates the file. `begin` begins a stream in it.
+    ///
+    /// # Errors
+    /// Those of [`publish`] that are known by now.
+    pub(super) fn begin<W>(
+        mut directory: D,
+        name: &OsStr,
+        existing: Existing,
+        begin: impl FnOnce(D::File) -> io::Result<W>,
+    ) -> io::Result<(Self, W)> {
+        let unnamed = if existing == Existing::Stays {
+            directory.create_unnamed().ok()
+        } else {
+            directory.claim(name)?; // as long as the stream takes, others may write the file
+            None
+        };
+        let (hidden, file) = match unnamed {
+            Some(file) => (None, file),
+            None => {
+                let (hidden, file) = create_hidden(&mut directory)?;
+                (Some(hidden), file)
+            }
+        };
+        let unnamed = Self { directory, name: name.to_owned(), existing, hidden };
+        Ok((unnamed, begin(file)?))
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// Those of [`publish`].
+    pub(super) fn publish(mut self, file: &D::File) -> io::Result<()> {
+        let Self { directory, name, existing, hidden } = &mut self;
+        claimed(directory, name, *existing, |directory, existing| match hidden.as_deref() {
+            None => directory.link_unnamed(file, name),
+            Some(hidden) => rename_hidden(directory, hidden, name, existing),
+        })?;
+        self.hidden = None;
+        Ok(())
+    }
+}
+
+impl<D: Directory> Drop for Unnamed<D> {
+    fn drop(&mut self) {
+        if let Some(hidden) = &self.hidden {
+            let _ = self.directory.remove(hidden); // what went wrong before is what matters
+        }
+    }
 }
 
 /// [`publish`] for a stream with a header and an end of stream.
@@ -210,7 +295,11 @@ fn replace_and_keep<D: Directory>(
 ) -> io::Result<()> {
     let previous = previous(name);
     // Nobody writes the one before that either.
-    if directory.claim(&previous)?.is_some() {
+    let claim = directory.claim(&previous).map_err(|source| {
+        let context = format!("cannot keep the old file as {}", previous.to_string_lossy());
+        during(context, source)
+    });
+    if claim?.is_some() {
         directory.remove(&previous)?;
     }
     match directory.link(name, &previous) {

@@ -171,6 +171,44 @@ impl Directory for Files {
     }
 }
 
+/// As [`FileSink`](super::super::FileSink) has its directory.
+impl Directory for &mut Files {
+    type File = Content;
+    type Claim = ();
+
+    fn claim(&mut self, name: &OsStr) -> io::Result<Option<()>> {
+        (**self).claim(name)
+    }
+
+    fn create_unnamed(&mut self) -> io::Result<Content> {
+        (**self).create_unnamed()
+    }
+
+    fn link_unnamed(&mut self, file: &Content, name: &OsStr) -> io::Result<()> {
+        (**self).link_unnamed(file, name)
+    }
+
+    fn create_new(&mut self, name: &OsStr) -> io::Result<Content> {
+        (**self).create_new(name)
+    }
+
+    fn rename_new(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        (**self).rename_new(from, to)
+    }
+
+    fn link(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        (**self).link(from, to)
+    }
+
+    fn rename(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        (**self).rename(from, to)
+    }
+
+    fn remove(&mut self, name: &OsStr) -> io::Result<()> {
+        (**self).remove(name)
+    }
+}
+
 fn run(files: &mut Files) -> io::Result<()> {
     let existing = files.existing;
     let result = publish_marked(files, OsStr::new(NAME), existing, HEADER, END).map(drop);
@@ -178,9 +216,26 @@ fn run(files: &mut Files) -> io::Result<()> {
     result
 }
 
+/// The same for a file that gets its name when its stream is whole.
+fn run_whole(files: &mut Files) -> io::Result<()> {
+    let existing = files.existing;
+    let result = (|| {
+        let begin = |file| CompleteFile::begin(file, HEADER, END);
+        let begun = Unnamed::begin(&mut *files, OsStr::new(NAME), existing, begin);
+        let (unnamed, file) = begun?;
+        assert_ne!(unnamed.directory.content(NAME).as_deref(), Some(COMPLETE));
+        unnamed.publish(file.calls())
+    })();
+    files.check();
+    result
+}
+
+type Run = fn(&mut Files) -> io::Result<()>;
+const RUNS: [Run; 2] = [run, run_whole];
+
 #[test]
 fn every_file_system_gets_there_and_leaves_no_hidden_file() {
-    for can in ALL {
+    for (can, run) in ALL.into_iter().flat_map(|can| RUNS.map(|run| (can, run))) {
         let mut files = Files::new(can);
         run(&mut files).unwrap();
         assert_eq!(files.content(NAME).unwrap(), COMPLETE, "{can:?}");
@@ -190,7 +245,7 @@ fn every_file_system_gets_there_and_leaves_no_hidden_file() {
 
 #[test]
 fn a_taken_name_stays_as_it_is() {
-    for can in ALL {
+    for (can, run) in ALL.into_iter().flat_map(|can| RUNS.map(|run| (can, run))) {
         for taken_at in 1..8 {
             let mut files = Files::new(can);
             files.taken_at = Some(taken_at);
@@ -214,10 +269,10 @@ fn a_taken_name_stays_as_it_is() {
 
 #[test]
 fn each_operation_fails_in_turn() {
-    for can in ALL {
+    for (can, run) in ALL.into_iter().flat_map(|can| RUNS.map(|run| (can, run))) {
         for existing in [Existing::Stays, Existing::IsReplaced, Existing::IsKept] {
             let overwrite = existing != Existing::Stays;
-            for failing in 1..12 {
+            for failing in 1..14 {
                 let mut files = Files::new(can);
                 files.failing = failing;
                 files.existing = existing;
@@ -248,7 +303,7 @@ fn each_operation_fails_in_turn() {
 
 #[test]
 fn overwriting_replaces_at_once() {
-    for can in ALL {
+    for (can, run) in ALL.into_iter().flat_map(|can| RUNS.map(|run| (can, run))) {
         let mut files = Files::new(can);
         files.existing = Existing::IsReplaced;
         files.put(NAME, OLD);

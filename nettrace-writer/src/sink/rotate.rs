@@ -8,8 +8,9 @@ use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
 use super::failure::during;
-use super::file::FileSink;
+use super::file::{FileOptions, FileSink};
 use super::file_name::expand;
+use super::own_file::OwnFile;
 use super::platform::{Identity, is_live};
 use super::stream::not_started;
 use super::{Batch, Sink, StreamEnd, WriteError};
@@ -268,9 +269,8 @@ struct Current {
 /// A finished file.
 #[derive(Debug)]
 struct Closed {
-    path: PathBuf,
+    file: OwnFile,
     length: u64,
-    identity: Option<Identity>,
 }
 
 impl RotatingFiles {
@@ -303,7 +303,7 @@ impl RotatingFiles {
         for _ in 0..MAX_TAKEN {
             let number = self.next_number.unwrap_or(1);
             self.next_number = Some(number.saturating_add(1));
-            let mut sink = FileSink::new(self.path_of(number));
+            let mut sink = FileOptions::new(self.path_of(number)).files_only().build();
             match start(&mut sink) {
                 Ok(()) => {
                     let identity = sink.identity();
@@ -365,7 +365,7 @@ impl RotatingFiles {
                 }
                 let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
                 let length = metadata.len();
-                self.closed.push_back(Closed { path, length, identity: Some(identity) });
+                self.closed.push_back(Closed { file: OwnFile::new(path, Some(identity)), length });
             }
         }
         Ok(next)
@@ -383,7 +383,7 @@ impl RotatingFiles {
                 return Ok(());
             }
             let Some(oldest) = self.closed.front() else { return Ok(()) };
-            delete(oldest)?;
+            oldest.file.delete()?;
             self.closed.pop_front();
         }
     }
@@ -444,29 +444,8 @@ impl Sink for RotatingFiles {
         let ended = current.sink.end();
         // Padding counts only while the file is open.
         let length = ended.as_ref().ok().copied().flatten().unwrap_or(current.length);
-        self.closed.push_back(Closed {
-            path: current.sink.path().to_owned(),
-            length,
-            identity: current.identity,
-        });
+        let file = OwnFile::new(current.sink.path(), current.identity);
+        self.closed.push_back(Closed { file, length });
         ended.map(drop)
-    }
-}
-
-/// Deletes a file if its name still stands for it. A file that is gone or replaced does not belong
-/// to this sink any more.
-fn delete(closed: &Closed) -> io::Result<()> {
-    let context = || format!("cannot delete the old trace {}", closed.path.display());
-    match Identity::at(&closed.path) {
-        Ok(found) if Some(found) == closed.identity => {}
-        Ok(_) => return Ok(()),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
-            return Ok(());
-        }
-        Err(error) => return Err(during(context(), error)),
-    }
-    match fs::remove_file(&closed.path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(during(context(), error)),
-        _ => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd as _, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -144,6 +144,7 @@ impl OpenDirectory {
     pub(super) fn open_stream(&self, name: &OsStr, patience: Duration) -> io::Result<File> {
         let flags =
             OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        refuse_foreign_pipe(&rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
         let since = Instant::now();
         let descriptor = loop {
             match again(|| rustix::fs::openat(&self.0, name, flags, Mode::empty())) {
@@ -161,6 +162,7 @@ impl OpenDirectory {
             let text = "it became a regular file while it was opened";
             return Err(io::Error::new(ErrorKind::AlreadyExists, text));
         }
+        refuse_foreign_pipe(&stat)?;
         let status = rustix::fs::fcntl_getfl(&descriptor)?;
         rustix::fs::fcntl_setfl(&descriptor, status - OFlags::NONBLOCK)?;
         Ok(File::from(descriptor))
@@ -218,6 +220,10 @@ impl Directory for OpenDirectory {
     fn create_unnamed(&mut self) -> io::Result<RegularFile> {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let file = again(|| rustix::fs::openat(&self.0, ".", flags, MODE))?;
+        // Without `/proc` it could not get a name, and that may come only when it is full.
+        if Identity::of_target(&descriptor_path(&file))? != Identity::of_file(&file)? {
+            return Err(ErrorKind::Unsupported.into());
+        }
         Ok(RegularFile(LiveFile::new(file)))
     }
 
@@ -227,11 +233,8 @@ impl Directory for OpenDirectory {
     }
 
     fn link_unnamed(&mut self, file: &RegularFile, name: &OsStr) -> io::Result<()> {
-        use std::os::fd::AsRawFd;
-
-        let descriptor = file.0.descriptor()?;
         // The alternative, AT_EMPTY_PATH, needs a capability on kernels before 6.10.
-        let path = PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+        let path = descriptor_path(file.0.descriptor()?);
         Ok(rustix::fs::linkat(CWD, &path, &self.0, name, AtFlags::SYMLINK_FOLLOW)?)
     }
 
@@ -270,6 +273,17 @@ impl Directory for OpenDirectory {
     }
 }
 
+/// Refuses a named pipe that somebody else has made, and could read. Root reads what it wants.
+fn refuse_foreign_pipe(stat: &Stat) -> io::Result<()> {
+    let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
+    if is_pipe && ![0, rustix::process::geteuid().as_raw()].contains(&stat.st_uid) {
+        let text = "it is a named pipe of another user, who could read the trace; choose another \
+                    name, or make the pipe as the user of this process";
+        return Err(io::Error::new(ErrorKind::PermissionDenied, text));
+    }
+    Ok(())
+}
+
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
@@ -281,6 +295,11 @@ pub(super) enum Found {
     Stream,
     BlockDevice,
     Other,
+}
+
+/// The path that Linux has for an open file.
+fn descriptor_path(file: impl AsFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
 /// Opens a file to ask for its locks.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
+#[cfg(unix)]
+mod dumps;
 mod past;
 #[path = "../trace_support/mod.rs"]
 mod trace_support;
@@ -504,34 +506,4 @@ fn mistakes_are_errors() {
     let error = session.dump(FileSink::new("/no/such/folder/dump.nettrace")).unwrap_err();
     assert!(error.to_string().contains("/no/such/folder"), "{error}");
     session.dump(MemorySink::new()).unwrap();
-}
-
-/// A dump into a pipe that nobody reads holds up neither the session's threads nor its end.
-#[cfg(unix)]
-#[test]
-fn a_dump_that_blocks_holds_up_nobody() {
-    #[derive(TraceEvent)]
-    #[trace_event(provider = "Flight-Pipe")]
-    struct Piped {
-        number: u64,
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let triggers = Triggers::new(folder.path(), "pipe");
-    let session = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
-    let session = session.provider("Flight-Pipe").finish_timeout(Duration::from_millis(200));
-    let session = session.start().unwrap();
-    let pipe = folder.path().join("pipe-slow-1.nettrace");
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-    if !made.is_ok_and(|status| status.success()) {
-        println!("skipped: no mkfifo");
-        return;
-    }
-    // A reader that reads nothing.
-    let _reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
-    for number in 0..100_000 {
-        Piped { number }.emit();
-    }
-    assert!(session.trigger("slow").fire(&[]));
-    let stats = session.finish().unwrap();
-    assert_eq!((stats.attempted, stats.dropped()), (100_000, 0));
 }

@@ -3,14 +3,16 @@
 use std::{
     collections::VecDeque,
     ffi::OsString,
-    fs,
     io::ErrorKind,
     path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use super::{Control, Request};
+use super::{
+    Control,
+    request::{Owed, Request},
+};
 use crate::{
     protocol::clock::Stopwatch,
     session::{
@@ -22,7 +24,7 @@ use crate::{
         error::Error,
     },
     sink::{
-        FileSink,
+        FileOptions, OwnFile,
         ring::{Dump, Past},
     },
 };
@@ -42,23 +44,24 @@ pub(super) struct Dumps {
     pub(super) stem: OsString,
     pub(super) after: Duration,
     pub(super) most: usize,
-    /// The dumps that are there.
-    pub(super) files: VecDeque<PathBuf>,
+    /// The dumps that this session has written, and that are there.
+    pub(super) files: VecDeque<OwnFile>,
     pub(super) number: u32,
 }
 
 impl Dumps {
     pub(super) fn run(&mut self, inbox: &Receiver<Request>) {
         while let Ok(first) = self.next(inbox) {
-            let mut requests = vec![first];
+            let mut owed = Owed::default();
+            owed.add(first);
             let since = Stopwatch::start();
-            while requests.iter().all(|request| !request.is_urgent) {
+            while !owed.is_urgent {
                 match inbox.recv_timeout(self.after.saturating_sub(since.elapsed())) {
-                    Ok(next) => requests.push(next),
+                    Ok(next) => owed.add(next),
                     Err(Missing::Late | Missing::Gone) => break,
                 }
             }
-            self.write(&requests);
+            self.write(&owed);
         }
     }
 
@@ -80,13 +83,10 @@ impl Dumps {
     }
 
     /// Writes a dump for these triggers, and counts it.
-    fn write(&mut self, requests: &[Request]) {
-        let names: Vec<_> = requests.iter().map(|request| &*request.name).collect();
-        let names = names.join(", ");
-        let given = requests.iter().flat_map(|request| &request.key_values);
-        let given = given.map(|(key, value)| (&**key, &**value));
-        let key_values: Vec<_> = [("nettrace.trigger", &*names)].into_iter().chain(given).collect();
-        let written = self.write_file(&requests[0].name, &key_values);
+    fn write(&mut self, owed: &Owed) {
+        let told = owed.told();
+        let key_values: Vec<_> = told.iter().map(|(key, value)| (&**key, &**value)).collect();
+        let written = self.write_file(owed.name(), &key_values);
         let mut counts = self.control.counts.lock();
         match written {
             Ok((path, dump)) => {
@@ -110,7 +110,7 @@ impl Dumps {
         loop {
             self.number += 1;
             let path = self.path(name);
-            let mut sink = FileSink::new(&path);
+            let mut sink = FileOptions::new(&path).files_only().build();
             match self.recorder.dump(Past::All, &mut sink, key_values, asked) {
                 Err(Error::Sink(error))
                     if error.kind() == ErrorKind::AlreadyExists && taken < MOST_TAKEN =>
@@ -118,12 +118,12 @@ impl Dumps {
                     taken += 1;
                 }
                 result => {
-                    self.files.push_back(path.clone());
                     let dump = result?;
+                    self.files.extend(sink.ended());
                     while self.files.len() > self.most {
                         let Some(oldest) = self.files.pop_front() else { break };
                         // It may be gone.
-                        let _ = fs::remove_file(oldest);
+                        let _ = oldest.delete();
                     }
                     return Ok((path, dump));
                 }

@@ -13,7 +13,7 @@ use nettrace_format::{
     v6::{BLOCK_HEADER, END_OF_STREAM, read},
 };
 
-use crate::sink::{FileSink, Sink as _};
+use crate::sink::{FileOptions, Sink as _};
 
 /// Bytes at the start of a stream, before its first block.
 const STREAM_HEADER: usize = 20;
@@ -142,7 +142,7 @@ fn next_block(file: &mut impl Read, block: &mut Vec<u8>) -> io::Result<bool> {
 
 /// Writes a whole stream into a new file, which has its name only when it is whole.
 fn write(stream: &[u8], to: &Path) -> io::Result<()> {
-    let mut file = FileSink::new(to);
+    let mut file = FileOptions::new(to).files_only().build();
     let rest = stream.strip_suffix(&END_OF_STREAM).unwrap_or(stream);
     match file.start(rest, StreamEnd::new(&END_OF_STREAM)) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

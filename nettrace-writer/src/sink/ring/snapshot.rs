@@ -172,6 +172,7 @@ impl Snapshot {
         key_values: &[(&str, &str)],
         ends: SystemTime,
     ) -> io::Result<Dump> {
+        sink.name_when_whole();
         let mut dump = self.begin(sink, key_values, ends)?;
         self.write_blocks(&mut Output { sink, dump: &mut dump, copy: Vec::new() })?;
         sink.finish()?;
