@@ -266,6 +266,51 @@ fn what_a_process_has_left_is_kept_or_recovered() {
     assert_eq!(names, ["own.nettrace", "recorder.previous", "recovered.nettrace"]);
 }
 
+/// In a folder for all, anybody can put something at the name of a file that is kept.
+#[test]
+fn what_is_in_the_way_of_a_file_that_is_kept_stays() {
+    let folder = folder();
+    let (previous, second) = (folder.path().join("recorder.previous"), "recorder.previous-2");
+    let second = folder.path().join(second);
+    type InTheWay = fn(&Path);
+    let things: [InTheWay; 4] = [
+        |path| rustix::fs::mkfifoat(rustix::fs::CWD, path, 0o600.into()).unwrap(),
+        |path| fs::create_dir(path).unwrap(),
+        |path| fs::write(path, "notes of somebody").unwrap(),
+        |path| std::os::unix::fs::symlink("/dev/null", path).unwrap(),
+    ];
+    for (at, put) in things.into_iter().enumerate() {
+        put(&previous);
+        for events in [3, 4] {
+            let file = leave(folder.path(), events);
+            let builder = Session::builder().sink(MemorySink::new()).budget(2 << 20);
+            builder.persistent(&file).start().unwrap().finish().unwrap();
+            let bytes = fs::read(&second).unwrap();
+            let left = Recorder::open(&bytes).unwrap();
+            let attempted = left.threads().iter().map(|thread| thread.attempted).sum::<u64>();
+            assert_eq!(attempted, events, "{at}");
+        }
+        assert!(!folder.path().join("recorder.previous-3").exists());
+        fs::remove_file(&second).unwrap();
+        fs::remove_file(&previous).or_else(|_| fs::remove_dir(&previous)).unwrap();
+    }
+}
+
+/// Beyond the limit the system would end the process by SIGXFSZ.
+#[test]
+fn a_recorder_file_that_exceeds_the_limit_of_files_is_an_error() {
+    if !testkit::process::alone("a_recorder_file_that_exceeds_the_limit_of_files_is_an_error") {
+        return;
+    }
+    let folder = folder();
+    let limit = rustix::process::Rlimit { current: Some(1 << 20), maximum: None };
+    rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
+    let builder = Session::builder().sink(MemorySink::new()).budget(2 << 20);
+    let error = builder.persistent(folder.path().join("recorder")).start().unwrap_err();
+    assert!(error.to_string().contains("`ulimit -f`"), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn what_cannot_be_a_recorder_file_is_an_error() {
     let folder = folder();

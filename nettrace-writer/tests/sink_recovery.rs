@@ -293,6 +293,74 @@ fn truncate(path: &Path, leaves_zeros: bool) {
     }
 }
 
+/// Somebody deletes the file, or puts another one in its place (`rm`, systemd-tmpfiles, `mv`).
+#[cfg(unix)]
+#[test]
+fn a_file_that_somebody_deletes_begins_anew() {
+    let _alone = one_at_a_time();
+    for format in FORMATS {
+        for is_replaced in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            let (path, other) = (directory.path().join("trace"), directory.path().join("other"));
+            let session = quiet(format).file(&path).start().unwrap();
+            emit(0..100);
+            session.flush().unwrap();
+            if is_replaced {
+                fs::write(&other, "of somebody").unwrap();
+                fs::rename(&other, &path).unwrap();
+            } else {
+                fs::remove_file(&path).unwrap();
+            }
+            emit(1_000..1_010);
+            let error = session.flush().unwrap_err().to_string();
+            assert!(error.contains("deleted or replaced"), "{error}");
+            assert!(session.warnings().iter().any(|one| one.to_string().contains("deleted")));
+            if is_replaced {
+                // It stays, as at the start.
+                emit(1_010..1_020);
+                let error = session.flush().unwrap_err().to_string();
+                assert!(error.contains("it exists"), "{error}");
+                assert_eq!(fs::read(&path).unwrap(), b"of somebody");
+                fs::remove_file(&path).unwrap();
+            }
+            emit(2_000..2_100);
+            session.flush().unwrap();
+            assert_eq!(session.warnings(), []);
+            let stats = session.finish().unwrap();
+            assert_eq!(
+                (stats.written + stats.lost_in_sink, stats.attempted),
+                (stats.attempted, 210 + u64::from(is_replaced) * 10)
+            );
+            let (ids, lost) = ids(format, &fs::read(&path).unwrap());
+            assert_eq!(*ids.last().unwrap(), 2_099, "{format:?}");
+            assert_eq!(stats.written, 100 + ids.len() as u64, "{lost:?}");
+        }
+        // A file that is moved has a name, and goes on.
+        let directory = tempfile::tempdir().unwrap();
+        let (path, moved) = (directory.path().join("trace"), directory.path().join("trace.1"));
+        let session = quiet(format).file(&path).start().unwrap();
+        emit(0..100);
+        session.flush().unwrap();
+        fs::rename(&path, &moved).unwrap();
+        emit(100..200);
+        session.finish().unwrap();
+        assert_eq!(ids(format, &fs::read(&moved).unwrap()).0.len(), 200);
+        // Files that the session rotates go on with the next one.
+        let directory = tempfile::tempdir().unwrap();
+        let options = RotationOptions::new(directory.path(), "trace").file_size(1 << 20);
+        let session = quiet(format).sink(options.build().unwrap()).start().unwrap();
+        emit(0..100);
+        session.flush().unwrap();
+        fs::remove_file(&files(directory.path())[0]).unwrap();
+        emit(1_000..1_010);
+        session.flush().unwrap_err();
+        emit(2_000..2_100);
+        session.finish().unwrap();
+        let last = files(directory.path()).pop().unwrap();
+        assert_eq!(*ids(format, &fs::read(&last).unwrap()).0.last().unwrap(), 2_099);
+    }
+}
+
 /// `logrotate` copies a log and truncates it (`copytruncate`), while the program has it open.
 #[test]
 fn a_file_that_somebody_truncates_begins_anew() {

@@ -122,8 +122,10 @@ impl<'a, W: Write> Destination<'a, W> {
     }
 }
 
-/// Opens a device or named pipe. It fails if somebody has put something else in its place.
+/// Opens a device or named pipe. It fails if somebody has put something else in its place, or if
+/// somebody else has made the pipe, and could read there.
 pub(crate) fn open_stream(path: &Path) -> io::Result<File> {
+    refuse_foreign_pipe(&fs::symlink_metadata(path)?)?;
     let mut options = OpenOptions::new();
     options.write(true);
     #[cfg(unix)]
@@ -132,10 +134,28 @@ pub(crate) fn open_stream(path: &Path) -> io::Result<File> {
         rustix::fs::OFlags::NOFOLLOW.bits() as i32,
     );
     let file = options.open(path)?;
-    if file.metadata()?.is_file() {
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
         return Err(refusal("it was a device or pipe, and is a file now"));
     }
+    refuse_foreign_pipe(&metadata)?;
     Ok(file)
+}
+
+/// Refuses a named pipe of another user. Root reads what it wants.
+fn refuse_foreign_pipe(metadata: &fs::Metadata) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+
+        let own = rustix::process::geteuid().as_raw();
+        if metadata.file_type().is_fifo() && ![0, own].contains(&metadata.uid()) {
+            return Err(refusal("it is a named pipe of another user, who could read it"));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = metadata;
+    Ok(())
 }
 
 /// A file under a hidden name. It is removed unless it is published.
@@ -205,27 +225,39 @@ impl Drop for NewFile {
     }
 }
 
-/// Refuses to replace a file that a process is writing: a session, or `nettrace collect`. Both have
-/// a lock on it, which no reader notices. What cannot be asked is replaced, since one said so.
+/// Refuses to replace a file that a process is writing. What cannot be asked is replaced, since one
+/// said so.
 pub(crate) fn refuse_if_written(path: &Path) -> io::Result<()> {
+    if is_written(path) {
+        let text = "a process is writing it; choose another name";
+        return Err(io::Error::new(ErrorKind::ResourceBusy, text));
+    }
+    Ok(())
+}
+
+/// Whether a process is writing a file: a session its trace or its recorder file, or `nettrace
+/// collect`. Each has a lock on it, which no reader notices.
+pub(crate) fn is_written(path: &Path) -> bool {
     #[cfg(unix)]
     {
-        use rustix::fs::{FlockOperation, OFlags};
+        use rustix::{
+            fs::{FlockOperation, OFlags},
+            io::Errno,
+        };
 
         let mut options = OpenOptions::new();
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits() as i32);
-        let Ok(file) = options.read(true).open(path) else { return Ok(()) };
+        let Ok(file) = options.read(true).open(path) else { return false };
         // Whoever may only read the file can have such a lock, too, and keeps nobody from it.
         let asked = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared);
-        if asked.map_err(io::Error::from).is_err_and(|it| it.kind() == ErrorKind::WouldBlock) {
-            let text = "a process is writing it; choose another name";
-            return Err(io::Error::new(ErrorKind::ResourceBusy, text));
-        }
+        matches!(asked, Err(Errno::AGAIN | Errno::ACCESS))
     }
     #[cfg(not(unix))]
-    let _ = path;
-    Ok(())
+    {
+        let _ = path;
+        false
+    }
 }
 
 /// Tells others that this process writes the file, until it closes it.

@@ -4,14 +4,36 @@ use std::{fs, path::Path};
 
 use nettrace_format::recorder::Owner;
 
-/// Whether the process that writes a recorder file still runs.
+use crate::convert::destination::is_written;
+
+/// Whether the process that writes a recorder file still runs, and is still the same program.
 ///
 /// The process has a lock on its file, which also tells if it is in a container and has another id
-/// here. A copy of the file has no lock. There the process is told by when it has begun: another
-/// one can have its id by now.
+/// here. A copy of the file has no lock. There the process is told by when it has begun, because
+/// another one can have its id by now, and by its memory, which `exec` takes away.
 pub(super) fn runs(owner: &Owner, path: &Path) -> bool {
+    is_written(path) || has_it(owner)
+}
+
+/// Whether the process has the file's rows in its memory.
+fn has_it(owner: &Owner) -> bool {
     let is_this_boot = boot() == Some(owner.boot);
-    is_this_boot && runs_since(owner.process) == Some(owner.started) || is_locked(path)
+    let is_it = is_this_boot && runs_since(owner.process) == Some(owner.started);
+    // The memory of another user's process cannot be looked at.
+    is_it && shares(owner.process, owner.address).unwrap_or(true)
+}
+
+/// Whether a process shares the memory at an address with a file.
+fn shares(process: u32, address: u64) -> Option<bool> {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let holds = |line: &str| {
+        let mut words = line.split(' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        let is_within = (number(start)?..number(end)?).contains(&address);
+        Some(is_within && words.next()?.ends_with('s'))
+    };
+    Some(maps.lines().any(|line| holds(line) == Some(true)))
 }
 
 /// Which boot of the system this is.
@@ -33,24 +55,6 @@ fn runs_since(process: u32) -> Option<u64> {
     let (state, threads, started) = (fields.first()?, fields.get(17)?, fields.get(19)?);
     let is_dead = matches!(*state, "Z" | "X" | "x") && matches!(*threads, "0" | "1");
     if is_dead { None } else { started.parse().ok() }
-}
-
-/// Whether a process has locked the file. The lock that asks is given back at once, because the
-/// next session of that name needs it.
-#[cfg(unix)]
-fn is_locked(path: &Path) -> bool {
-    use rustix::{
-        fs::{FlockOperation, flock},
-        io::Errno,
-    };
-
-    let Ok(file) = fs::File::open(path) else { return false };
-    flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
-}
-
-#[cfg(not(unix))]
-fn is_locked(_: &Path) -> bool {
-    false
 }
 
 #[cfg(all(test, target_os = "linux"))]

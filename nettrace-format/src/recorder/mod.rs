@@ -84,6 +84,9 @@ pub struct Owner {
     pub started: u64,
     /// The boot of the system: `/proc/sys/kernel/random/boot_id`.
     pub boot: [u8; 16],
+    /// The address at which it has the rows in its memory. A process that has become another
+    /// program has them no more.
+    pub address: u64,
 }
 
 /// A recorder file, whose bytes are in memory.
@@ -129,6 +132,7 @@ impl<'a> Recorder<'a> {
             process: self.file.half(superblock::PROCESS),
             started: self.file.word(superblock::STARTED),
             boot: boot.copied().unwrap_or_default(),
+            address: self.file.word(superblock::ADDRESS),
         }
     }
 

@@ -61,6 +61,8 @@ pub struct SessionBuilder {
     pub(crate) ring: Option<Arc<Ring>>,
     pub(crate) triggers: Option<StartWatch>,
     pub(crate) recorder_file: Option<PathBuf>,
+    /// Tells why the session has no recorder file. `None`: then it does not start.
+    pub(crate) without_recorder_file: Option<fn(&Error)>,
     pub(crate) recover_to: Option<PathBuf>,
 }
 
@@ -107,6 +109,7 @@ impl SessionBuilder {
             ring: None,
             triggers: None,
             recorder_file: None,
+            without_recorder_file: None,
             recover_to: None,
         }
     }

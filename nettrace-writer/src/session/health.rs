@@ -84,6 +84,10 @@ impl SessionBuilder {
     /// is one line on standard error, [`health`] tells it, and the result is `None`. Events then
     /// cost what they cost while nobody listens.
     ///
+    /// If only the [recorder file](Self::persistent) cannot be had, because it cannot be made or
+    /// does not go with [`redact`](Self::redact) or the format, the line says so, and the session
+    /// records without it.
+    ///
     /// Unless [`on_sink_change`](Self::on_sink_change) is set, standard error also has a line when a
     /// disk is full, and when the trace goes on.
     ///
@@ -102,6 +106,9 @@ impl SessionBuilder {
         if self.on_sink_change.is_none() {
             self = self.on_sink_change(|change| say(change));
         }
+        self.without_recorder_file = Some(|error| {
+            complain(format_args!("events are recorded, but not in a recorder file: {error}"));
+        });
         let started = self.start();
         started.inspect_err(|error| complain(format_args!("nothing is recorded: {error}"))).ok()
     }

@@ -450,12 +450,14 @@ fn check(builder: &mut SessionBuilder) -> Result<Layout, Error> {
     if builder.triggers.is_some() && builder.ring.is_none() {
         return Err(Error::NoRecorder);
     }
-    let is_recorder = builder.ring.is_some() || builder.recorder_file.is_some();
-    if is_recorder && builder.format != crate::Format::V6 {
+    let of_other_format = builder.format != crate::Format::V6;
+    if builder.ring.is_some() && of_other_format {
         return Err(Error::RecorderFormat);
     }
-    if builder.recorder_file.is_some() && builder.redacted.is_some() {
-        return Err(Error::RedactedRecorder);
+    if builder.recorder_file.is_some() {
+        let is_redacted = builder.redacted.is_some().then_some(Error::RedactedRecorder);
+        let conflict = of_other_format.then_some(Error::RecorderFormat).or(is_redacted);
+        conflict.map_or(Ok(()), |conflict| builder.leave_out_recorder_file(conflict))?;
     }
     if let Some(ring) = &builder.ring {
         let (bytes, interval) = ring.keep().stretches();

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "persistent")]
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use crate::{
     protocol::pool::{Layout, Pool},
@@ -38,7 +38,8 @@ impl SessionBuilder {
     /// `path` can have the placeholders of [`file`](Self::file), but a constant name is better: the
     /// next start finds what the last process has left. If that process is gone, the file is
     /// renamed, so that `.previous` follows its name. An earlier file of that name is replaced, so
-    /// there are two at most. When a session [ends](crate::Session::finish), it removes its file.
+    /// there are two at most. What somebody else has put there stays, and `.previous-2` follows, or
+    /// another number. When a session [ends](crate::Session::finish), it removes its file.
     ///
     /// Only the process's user can read the file. It has values as they were recorded, so
     /// [`start`](Self::start) refuses it beside [`redact`](Self::redact); a
@@ -117,14 +118,32 @@ impl SessionBuilder {
         self
     }
 
+    /// Does without a recorder file, if the session may.
+    ///
+    /// # Errors
+    /// The reason, if it may not.
+    pub(crate) fn leave_out_recorder_file(&mut self, reason: Error) -> Result<(), Error> {
+        let Some(tell) = self.without_recorder_file else { return Err(reason) };
+        tell(&reason);
+        self.recorder_file = None;
+        Ok(())
+    }
+
     /// The session's memory, and what the process before has left in its recorder file.
     pub(crate) fn memory(&mut self, layout: Layout) -> Result<Memory, Error> {
-        let Some(path) = self.recorder_file.take() else {
-            let too_large = Error::BudgetTooLarge { given: self.budget };
-            let pool = Pool::new(layout).ok_or(too_large)?;
-            return Ok(Memory { pool, persistent: None, recovered: None });
-        };
-        let path = file_name::expand_path(&path)?;
+        if let Some(path) = self.recorder_file.take() {
+            match self.recorder_memory(&path, layout) {
+                Err(error @ Error::Recorder(_)) => self.leave_out_recorder_file(error)?,
+                made => return made,
+            }
+        }
+        let too_large = Error::BudgetTooLarge { given: self.budget };
+        let pool = Pool::new(layout).ok_or(too_large)?;
+        Ok(Memory { pool, persistent: None, recovered: None })
+    }
+
+    fn recorder_memory(&mut self, path: &Path, layout: Layout) -> Result<Memory, Error> {
+        let path = file_name::expand_path(path)?;
         let to = self.recover_to.take().map(|to| file_name::expand_path(&to)).transpose()?;
         let kept = self.ring.as_ref().map_or(0, |ring| ring.keep().bytes);
         let made = Persistent::create(&path, layout, kept, to.as_deref());

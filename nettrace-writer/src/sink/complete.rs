@@ -50,6 +50,12 @@ pub(super) trait FileCalls: Send + fmt::Debug {
     fn is_whole(&self, _first: u8, _length: u64) -> bool {
         true
     }
+
+    /// Whether the file still has a name, its own or one that somebody has moved it to. `true` if
+    /// that cannot be told.
+    fn has_name(&self) -> bool {
+        true
+    }
 }
 
 /// An open file, and where its stream ends.

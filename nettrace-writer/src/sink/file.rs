@@ -161,7 +161,7 @@ impl FileOptions {
             self.path = absolute;
         }
         let (state, unnamed, ended) = (State::Closed, None, None);
-        FileSink { options: self, state, first: 0, is_truncated: false, unnamed, ended }
+        FileSink { options: self, state, first: 0, spoilt: None, unnamed, ended }
     }
 }
 
@@ -184,7 +184,9 @@ impl FileOptions {
 /// - After an error the file takes further batches as soon as there is room again.
 /// - If somebody else truncates the file (as `copytruncate` of logrotate does), the next write
 ///   notices and fails. After that the file begins anew, with a header and all definitions.
-///   [`RotatingFiles`](super::RotatingFiles) bounds the disk's space without a loss.
+///   [`RotatingFiles`](super::RotatingFiles) bounds the disk's space without a loss. The same if
+///   somebody deletes the file or puts another one in its place; the new file needs a free name
+///   then, as at the start. A file that is only moved goes on under its new name.
 ///
 /// In a format without an end of stream, padding follows the last block until the session ends. It
 /// reaches the end of the next memory page at most. A kill leaves that padding, and may leave as
@@ -224,12 +226,20 @@ pub struct FileSink {
     state: State,
     /// The first byte of the header.
     first: u8,
-    /// Whether somebody else has truncated the open regular file.
-    is_truncated: bool,
+    /// What somebody else has done to the open regular file.
+    spoilt: Option<Spoilt>,
     /// The open regular file has no name yet.
     unnamed: Option<Unnamed<OpenDirectory>>,
     /// The regular file that was ended last.
-    ended: Option<OwnFile>,
+    ended: Option<(OwnFile, RegularFile)>,
+}
+
+/// What ends a stream in a regular file before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoilt {
+    Truncated,
+    /// It has no name any more: it was deleted, or replaced.
+    Deleted,
 }
 
 #[derive(Debug)]
@@ -310,26 +320,43 @@ impl FileSink {
         }
     }
 
-    /// Whether nobody else has truncated the open regular file.
-    fn is_whole(&self) -> bool {
+    /// Looks what somebody else has done to the open regular file.
+    fn look(&mut self) {
+        fn spoilt(file: &RegularFile, first: u8, length: u64, has_name: bool) -> Option<Spoilt> {
+            if has_name && !file.has_name() {
+                return Some(Spoilt::Deleted);
+            }
+            (!file.is_whole(first, length)).then_some(Spoilt::Truncated)
+        }
+        let (first, has_name) = (self.first, self.unnamed.is_none());
+        let found = match &self.state {
+            State::Regular(file) => spoilt(file.calls(), first, file.length(), has_name),
+            State::Padded(file) => spoilt(file.calls(), first, file.length(), has_name),
+            State::Closed | State::Stream(_) => None,
+        };
+        self.spoilt = self.spoilt.or(found);
+    }
+
+    /// Says which closed files are those of this process, in ascending order.
+    pub(super) fn keep_numbers(&self, numbers: impl Iterator<Item = u64>) {
         match &self.state {
-            State::Regular(file) => file.calls().is_whole(self.first, file.length()),
-            State::Padded(file) => file.calls().is_whole(self.first, file.length()),
-            State::Closed | State::Stream(_) => true,
+            State::Regular(file) => file.calls().keep_numbers(numbers),
+            State::Padded(file) => file.calls().keep_numbers(numbers),
+            State::Closed | State::Stream(_) => {}
         }
     }
 
     /// [`finish`](Sink::finish). Also returns the length of the regular file, which may have become
     /// shorter.
     pub(super) fn end(&mut self) -> io::Result<Option<u64>> {
-        self.is_truncated |= !self.is_whole();
+        self.look();
         let unnamed = self.unnamed.take();
-        if std::mem::take(&mut self.is_truncated) {
+        if let Some(spoilt) = self.spoilt.take() {
             // To cut it at the old end would fill it with zeros.
             self.state = State::Closed;
             return match unnamed {
                 None => Ok(Some(0)),
-                Some(_) => Err(self.context("cannot end the trace", truncated())),
+                Some(_) => Err(self.context("cannot end the trace", spoilt.error())),
             };
         }
         let identity = self.identity();
@@ -358,13 +385,18 @@ impl FileSink {
             let published = unnamed.publish(file);
             published.map_err(|source| self.context("cannot create the trace", source))?;
         }
-        self.ended = file.map(|_| OwnFile::new(self.path(), identity));
+        self.ended = file.map(|file| (OwnFile::new(self.path(), identity), file));
         Ok(length)
     }
 
     /// The regular file that was ended last.
     pub(crate) fn ended(&mut self) -> Option<OwnFile> {
-        self.ended.take()
+        self.ended.take().map(|(own, _)| own)
+    }
+
+    /// The same, and still open.
+    pub(super) fn ended_file(&mut self) -> Option<RegularFile> {
+        self.ended.take().map(|(_, file)| file)
     }
 
     fn open(&mut self, header: &[u8], end: StreamEnd) -> io::Result<State> {
@@ -459,15 +491,20 @@ impl Sink for FileSink {
     }
 
     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
-        if self.is_truncated && self.unnamed.is_none() {
-            let begun = match &mut self.state {
-                State::Regular(file) => file.begin_anew(header),
-                State::Padded(file) => file.begin_anew(header),
-                State::Closed | State::Stream(_) => Ok(()),
-            };
-            begun.map_err(|source| self.context("cannot begin the trace anew", source))?;
-            self.is_truncated = false;
-            return Ok(());
+        match self.spoilt.filter(|_| self.unnamed.is_none()) {
+            Some(Spoilt::Truncated) => {
+                let begun = match &mut self.state {
+                    State::Regular(file) => file.begin_anew(header),
+                    State::Padded(file) => file.begin_anew(header),
+                    State::Closed | State::Stream(_) => Ok(()),
+                };
+                begun.map_err(|source| self.context("cannot begin the trace anew", source))?;
+                self.spoilt = None;
+                return Ok(());
+            }
+            // Another file gets the name.
+            Some(Spoilt::Deleted) => (self.state, self.spoilt) = (State::Closed, None),
+            None => {}
         }
         self.finish()?;
         let opened = self.open(header, end);
@@ -476,15 +513,16 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    /// A file that was truncated begins anew: a stream cannot go on without its first part.
+    /// A file that was truncated or deleted begins anew: a stream cannot go on without its first
+    /// part.
     fn wants_restart(&mut self) -> bool {
-        self.is_truncated
+        self.spoilt.is_some()
     }
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
-        self.is_truncated |= !self.is_whole();
-        if self.is_truncated {
-            let source = self.context("cannot go on with the trace", truncated());
+        self.look();
+        if let Some(spoilt) = self.spoilt {
+            let source = self.context("cannot go on with the trace", spoilt.error());
             return Err(WriteError { source, kept: 0 });
         }
         let result = match &mut self.state {
@@ -528,9 +566,17 @@ fn refusal(kind: ErrorKind, text: &str) -> io::Error {
     io::Error::new(kind, text)
 }
 
-fn truncated() -> io::Error {
-    io::Error::other(
-        "somebody has truncated it, as `copytruncate` of logrotate does; it begins anew, without \
-         what was in it; let the session rotate it instead",
-    )
+impl Spoilt {
+    fn error(self) -> io::Error {
+        io::Error::other(match self {
+            Self::Truncated => {
+                "somebody has truncated it, as `copytruncate` of logrotate does; it begins anew, \
+                 without what was in it; let the session rotate it instead"
+            }
+            Self::Deleted => {
+                "somebody has deleted or replaced it, so nobody could read what follows; it begins \
+                 anew, without what was in it"
+            }
+        })
+    }
 }

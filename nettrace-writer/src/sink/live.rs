@@ -8,6 +8,12 @@
 //! ends with the process, however that ends. The file has it before it has its public name. The
 //! place of the lock tells the process: [`OWNERS`].
 //!
+//! A process that rotates files keeps those that it has closed. Its open file has a lock on the
+//! number of each ([`NUMBERS`]), so that nobody else takes them for files of an earlier run.
+//!
+//! A recorder file has the same lock as a trace. Whoever makes way for another recorder file has a
+//! lock on all these places ([`TakenOver`]), so that the file's maker cannot get its own meanwhile.
+//!
 //! The child of a `fork` would share the lock, and hold it after its parent's death. So it closes
 //! its copies of the [descriptors](crate::process::descriptors), and a [`LiveFile`] that it has a
 //! copy of is of no use there. A child of a raw `clone`, or of a `fork` in the instant between the
@@ -21,6 +27,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process;
@@ -28,7 +35,7 @@ use std::process;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::platform::{Identity, open_to_ask};
+use super::platform::{Identity, open_existing};
 use crate::process::descriptors::Entry;
 use crate::process::generation;
 
@@ -38,10 +45,15 @@ const OWNERS: i64 = 1 << 62;
 const PIDS: i64 = 1 << 32;
 /// Who replaces a file has a lock on this byte of the old one.
 const CLAIM: i64 = OWNERS - 1;
+/// A process that rotates files has locks on its open one: on the bytes at this offset and the
+/// numbers of its closed files.
+const NUMBERS: i64 = 1 << 61;
+/// Numbers of files that have a lock are below this.
+const MOST_NUMBERS: i64 = 1 << 60;
 
 /// An open file with a lock, which tells others that this process writes it.
 #[derive(Debug)]
-pub(super) struct LiveFile {
+pub(crate) struct LiveFile {
     /// `None` only while it is dropped.
     descriptor: Option<OwnedFd>,
     /// `None`: there was no place, and a child does not close its copy.
@@ -53,14 +65,53 @@ pub(super) struct LiveFile {
 impl LiveFile {
     /// Takes a file that nobody else knows yet.
     pub(super) fn new(descriptor: OwnedFd) -> Self {
-        let entry = Entry::of(descriptor.as_raw_fd());
         // Without locks the file is written all the same: see the module.
-        let _ = Lock::own().set(&descriptor);
-        Self { descriptor: Some(descriptor), entry, generation: generation() }
+        Self::with_lock(descriptor).0
+    }
+
+    /// Takes a file that somebody may take for one that was left.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`] if somebody has [taken it over](TakenOver).
+    #[allow(dead_code, reason = "for recorder files, which 64-bit Linux has")]
+    pub(crate) fn of_new(descriptor: OwnedFd) -> rustix::io::Result<Self> {
+        let (file, locked) = Self::with_lock(descriptor);
+        locked.map(|()| file)
+    }
+
+    fn with_lock(descriptor: OwnedFd) -> (Self, rustix::io::Result<()>) {
+        let entry = Entry::of(descriptor.as_raw_fd());
+        let locked = Lock::own().set(&descriptor);
+        (Self { descriptor: Some(descriptor), entry, generation: generation() }, locked)
+    }
+
+    /// Gives up the lock: others can take the file over, or replace it.
+    #[allow(dead_code, reason = "for recorder files, which 64-bit Linux has")]
+    pub(crate) fn unlock(&self) {
+        if let Ok(descriptor) = self.descriptor() {
+            let _ = Lock::own().remove(descriptor);
+        }
+    }
+
+    /// Says which closed files are those of this process, in ascending order.
+    pub(super) fn keep_numbers(&self, numbers: impl Iterator<Item = u64>) {
+        let Ok(descriptor) = self.descriptor() else { return };
+        let mut run: Option<Lock> = None;
+        let set = |run: Lock| {
+            let _ = run.set(descriptor); // or there are no locks: see the module
+        };
+        for number in numbers.filter_map(|number| i64::try_from(number).ok()) {
+            let first = NUMBERS + number.min(MOST_NUMBERS);
+            match &mut run {
+                Some(run) if run.first + run.bytes == first => run.bytes += 1,
+                _ => run.replace(Lock { first, bytes: 1 }).into_iter().for_each(set),
+            }
+        }
+        run.into_iter().for_each(set);
     }
 
     /// The file. Fails in the child of a `fork`.
-    pub(super) fn descriptor(&self) -> rustix::io::Result<BorrowedFd<'_>> {
+    pub(crate) fn descriptor(&self) -> rustix::io::Result<BorrowedFd<'_>> {
         match &self.descriptor {
             Some(descriptor) if self.is_ours() => Ok(descriptor.as_fd()),
             _ => Err(Errno::BADF),
@@ -116,6 +167,29 @@ impl Drop for Claim {
     }
 }
 
+/// A recorder file that a process has left, and that nobody else can take.
+#[allow(dead_code, reason = "for recorder files, which 64-bit Linux has")]
+#[derive(Debug)]
+pub(crate) struct TakenOver<'a>(&'a fs::File);
+
+#[allow(dead_code, reason = "for recorder files, which 64-bit Linux has")]
+impl<'a> TakenOver<'a> {
+    const PLACES: Lock = Lock { first: CLAIM, bytes: 1 + PIDS };
+
+    /// # Errors
+    /// [`Errno::AGAIN`] or [`Errno::ACCESS`] if somebody writes the file, or has taken it over.
+    pub(crate) fn new(file: &'a fs::File) -> rustix::io::Result<Self> {
+        Self::PLACES.set(file).map(|()| Self(file))
+    }
+}
+
+impl Drop for TakenOver<'_> {
+    fn drop(&mut self) {
+        // Or the child of a `fork` would hold it.
+        let _ = Self::PLACES.remove(self.0);
+    }
+}
+
 /// # Errors
 /// [`ErrorKind::ResourceBusy`] if somebody writes the file. The text says who.
 pub(super) fn check_that_nobody_writes(file: &OwnedFd) -> io::Result<()> {
@@ -134,10 +208,32 @@ pub(super) fn check_that_nobody_writes(file: &OwnedFd) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::ResourceBusy, text))
 }
 
-/// Whether somebody writes the file, as far as can be known. A link is not followed.
-pub(super) fn is_live(path: &Path) -> io::Result<bool> {
-    let file = open_to_ask(rustix::fs::CWD, path.as_os_str(), OFlags::RDONLY)?;
-    Ok(owner(&file).is_some())
+/// What the locks of a file tell, as far as can be known.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Whether somebody writes it.
+    pub(super) is_live: bool,
+    /// The numbers of the files that its process has closed.
+    pub(super) numbers: Vec<Range<u64>>,
+}
+
+impl Held {
+    /// What the file of that name tells. A link is not followed.
+    pub(super) fn at(path: &Path) -> io::Result<Self> {
+        let file = open_existing(rustix::fs::CWD, path.as_os_str(), OFlags::RDONLY)?;
+        let mut numbers = Vec::new();
+        let (mut first, end) = (NUMBERS, NUMBERS + MOST_NUMBERS);
+        while first < end {
+            let range = Lock { first, bytes: end - first };
+            let Some(found) = range.ask(&file).ok().flatten() else { break };
+            // A lock without a length reaches to the end: somebody has all of the file.
+            let bytes = if found.l_len > 0 { found.l_len } else { end };
+            let (from, to) = (found.l_start.max(first), found.l_start.saturating_add(bytes));
+            numbers.push((from - NUMBERS) as u64..(to.min(end) - NUMBERS) as u64);
+            first = to.max(first + 1);
+        }
+        Ok(Self { is_live: owner(&file).is_some(), numbers })
+    }
 }
 
 /// The process that writes a file, by the id that it has where it runs. A lock of the older kind,

@@ -47,6 +47,8 @@ pub use rotate::{RotatingFiles, RotationOptions};
 pub use stream::StreamSink;
 
 pub(crate) use own_file::OwnFile;
+#[cfg(all(feature = "persistent", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use platform::open_existing;
 pub(crate) use publish::Existing;
 
 /// The whole blocks that one flush adds to a trace, in order.

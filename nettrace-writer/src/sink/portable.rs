@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +22,10 @@ impl RegularFile {
     pub(super) fn identity(&self) -> io::Result<Identity> {
         Ok(Identity { created: self.0.metadata()?.created().ok() })
     }
+
+    /// There are no locks that say so.
+    #[cfg_attr(unix, allow(dead_code, reason = "on Unix, locks tell"))]
+    pub(super) fn keep_numbers(&self, _: impl Iterator<Item = u64>) {}
 }
 
 impl FileCalls for RegularFile {
@@ -150,9 +155,25 @@ impl Directory for OpenDirectory {
     }
 }
 
+/// What others have of a file.
+#[cfg_attr(unix, allow(dead_code, reason = "on Unix, locks tell"))]
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) is_live: bool,
+    /// The numbers of the files that its process has closed, which no system tells here.
+    pub(super) numbers: Vec<Range<u64>>,
+}
+
+impl Held {
+    #[cfg_attr(unix, allow(dead_code, reason = "on Unix, locks tell"))]
+    pub(super) fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self { is_live: is_live(path)?, numbers: Vec::new() })
+    }
+}
+
 /// Whether somebody has the file open for writing. Only Windows tells, and an instant later that
 /// may have changed.
-pub(super) fn is_live(path: &Path) -> io::Result<bool> {
+fn is_live(path: &Path) -> io::Result<bool> {
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(windows)]

@@ -11,7 +11,7 @@ use super::failure::during;
 use super::file::{FileOptions, FileSink};
 use super::file_name::expand;
 use super::own_file::OwnFile;
-use super::platform::{Identity, is_live};
+use super::platform::{Held, Identity, RegularFile};
 use super::stream::not_started;
 use super::{Batch, Sink, StreamEnd, WriteError};
 use crate::protocol::clock::Stopwatch;
@@ -143,11 +143,10 @@ impl RotationOptions {
 
     /// Includes the files of earlier runs: they count, and are deleted where a bound requires it.
     /// These are regular files in the directory whose names have exactly the form that this sink
-    /// gives. Off by default. Use it only if no other running process uses the directory and stem,
-    /// because that process would lose what it has written. The file that it is writing is left
-    /// alone and does not count, as far as [the file system tells](super::FileOptions::overwrite).
-    /// Neither does a file that this process may not open. A stem with `{pid}` or `{time}` has no
-    /// files of earlier runs.
+    /// gives. Off by default. The files of another process or session that still runs, the one that
+    /// it is writing and those that it has closed, are left alone and do not count, as far as [the
+    /// file system tells](super::FileOptions::overwrite). Neither does a file that this process may
+    /// not open. A stem with `{pid}` or `{time}` has no files of earlier runs.
     ///
     /// ```
     /// # use nettrace_writer::sink::RotationOptions;
@@ -205,7 +204,9 @@ impl RotationOptions {
             options: self,
             current: None,
             closed: VecDeque::new(),
+            keeper: None,
             next_number: None,
+            has_looked: false,
         })
     }
 }
@@ -216,8 +217,9 @@ impl RotationOptions {
 /// - Each file keeps every promise of [`FileSink`], and can be read alone: the session opens a new
 ///   stream in it and defines again what its events refer to.
 /// - Files are named `STEM-NUMBER.EXTENSION`. The number has at least eight digits, so names sort
-///   in the order of time. The first number is one more than the highest in the directory. If
-///   another process takes a name meanwhile, the number is skipped. No file is ever overwritten.
+///   in the order of time. The first number is one more than the highest in the directory, or the
+///   first that is free if none is higher. If another process takes a name meanwhile, the number is
+///   skipped. No file is ever overwritten.
 /// - Files are deleted only where a bound requires it, the oldest first and never the open one.
 ///   Only files that this sink created are deleted, and only while the name still stands for the
 ///   same file (device and inode number; on systems without these, the time of creation). Files of
@@ -250,13 +252,19 @@ pub struct RotatingFiles {
     options: RotationOptions,
     current: Option<Current>,
     closed: VecDeque<Closed>,
-    /// Known once the directory has been read.
+    /// The file that was written last, whose locks say which files are closed until the next one
+    /// has them.
+    keeper: Option<RegularFile>,
+    /// `None`: the directory has to be read first.
     next_number: Option<u64>,
+    /// Whether the files of earlier runs are known.
+    has_looked: bool,
 }
 
 #[derive(Debug)]
 struct Current {
     sink: FileSink,
+    number: u64,
     opened: Stopwatch,
     identity: Option<Identity>,
     /// Whether it contains only the header.
@@ -270,6 +278,7 @@ struct Current {
 #[derive(Debug)]
 struct Closed {
     file: OwnFile,
+    number: u64,
     length: u64,
 }
 
@@ -296,27 +305,34 @@ impl RotatingFiles {
         empty_length: u64,
         start: impl Fn(&mut FileSink) -> io::Result<()>,
     ) -> io::Result<()> {
-        if self.next_number.is_none() {
-            self.next_number = Some(self.look_through()?);
-        }
+        let mut number = match self.next_number {
+            Some(number) => number,
+            None => self.look_through()?,
+        };
         self.make_room(empty_length)?;
         for _ in 0..MAX_TAKEN {
-            let number = self.next_number.unwrap_or(1);
-            self.next_number = Some(number.saturating_add(1));
             let mut sink = FileOptions::new(self.path_of(number)).files_only().build();
-            match start(&mut sink) {
+            let started = start(&mut sink);
+            let after = number.checked_add(1);
+            self.next_number = after;
+            match started {
                 Ok(()) => {
                     let identity = sink.identity();
                     let opened = Stopwatch::start();
                     let length = sink.length().unwrap_or(empty_length);
                     let (is_empty, is_bad) = (true, false);
+                    sink.keep_numbers(self.closed.iter().map(|closed| closed.number));
+                    self.keeper = None;
                     self.current =
-                        Some(Current { sink, opened, identity, is_empty, is_bad, length });
+                        Some(Current { sink, number, opened, identity, is_empty, is_bad, length });
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
+            // There is no number behind the largest.
+            let Some(after) = after else { break };
+            number = after;
         }
         let text = format!("{MAX_TAKEN} numbers in a row are taken; choose another stem");
         Err(during(self.context(), io::Error::new(ErrorKind::AlreadyExists, text)))
@@ -354,21 +370,41 @@ impl RotatingFiles {
             }
         }
         found.sort();
-        let next = found.last().map_or(1, |(number, _)| number.saturating_add(1));
-        if self.options.adopt {
-            for (_, path) in found {
-                // Skip a name that is gone by now or stands for something other than a regular
-                // file, and what somebody writes, or may.
-                let Ok(identity) = Identity::at(&path) else { continue };
-                if is_live(&path).unwrap_or(true) {
-                    continue;
-                }
-                let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-                let length = metadata.len();
-                self.closed.push_back(Closed { file: OwnFile::new(path, Some(identity)), length });
-            }
+        let next = match found.last() {
+            None => Some(1),
+            Some((number, _)) => number.checked_add(1),
+        };
+        // Somebody has used up the numbers: the first that is free.
+        let next = next.unwrap_or_else(|| {
+            let in_order = (1..).zip(&found).find(|(number, (taken, _))| number != taken);
+            in_order.map_or(1, |(number, _)| number)
+        });
+        if self.options.adopt && !std::mem::replace(&mut self.has_looked, true) {
+            self.adopt(found);
         }
         Ok(next)
+    }
+
+    /// Takes over the files that nobody has. Leaves out a name that is gone by now or stands for
+    /// something other than a regular file, and what cannot be asked.
+    fn adopt(&mut self, found: Vec<(u64, PathBuf)>) {
+        let found = found.into_iter().filter_map(|(number, path)| {
+            let identity = Identity::at(&path).ok()?;
+            let held = Held::at(&path).unwrap_or(Held { is_live: true, numbers: Vec::new() });
+            Some((number, path, identity, held))
+        });
+        let found: Vec<_> = found.collect();
+        let is_others = |number: u64| {
+            found.iter().flat_map(|(.., held)| &held.numbers).any(|range| range.contains(&number))
+        };
+        for (number, path, identity, held) in &found {
+            if held.is_live || is_others(*number) {
+                continue;
+            }
+            let Ok(metadata) = fs::symlink_metadata(path) else { continue };
+            let (length, file) = (metadata.len(), OwnFile::new(path, Some(*identity)));
+            self.closed.push_back(Closed { file, number: *number, length });
+        }
     }
 
     /// Deletes the oldest files until an open file of that length keeps the bounds.
@@ -385,7 +421,24 @@ impl RotatingFiles {
             let Some(oldest) = self.closed.front() else { return Ok(()) };
             oldest.file.delete()?;
             self.closed.pop_front();
+            if self.closed.is_empty() {
+                // It may be the one that was deleted, and would still take its space.
+                self.keeper = None;
+            }
         }
+    }
+
+    /// Ends the open file. Its locks stay until the next one has them.
+    fn close(&mut self) -> io::Result<()> {
+        let Some(mut current) = self.current.take() else { return Ok(()) };
+        let ended = current.sink.end();
+        // Padding counts only while the file is open.
+        let length = ended.as_ref().ok().copied().flatten().unwrap_or(current.length);
+        // On Windows an open file could not be deleted.
+        self.keeper = current.sink.ended_file().filter(|_| cfg!(unix));
+        let (file, number) = (OwnFile::new(current.sink.path(), current.identity), current.number);
+        self.closed.push_back(Closed { file, number, length });
+        ended.map(drop)
     }
 
     fn context(&self) -> String {
@@ -400,7 +453,7 @@ impl Sink for RotatingFiles {
     }
 
     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
-        self.finish()?;
+        self.close()?;
         let length = (header.len() + end.bytes().len()) as u64;
         let empty_length = if end.padding().is_some() { PAGE } else { length };
         self.open(empty_length, |sink| sink.start(header, end))
@@ -440,12 +493,9 @@ impl Sink for RotatingFiles {
 
     /// Ends the open file. Succeeds even after a failed write, which has reported its own error.
     fn finish(&mut self) -> io::Result<()> {
-        let Some(mut current) = self.current.take() else { return Ok(()) };
-        let ended = current.sink.end();
-        // Padding counts only while the file is open.
-        let length = ended.as_ref().ok().copied().flatten().unwrap_or(current.length);
-        let file = OwnFile::new(current.sink.path(), current.identity);
-        self.closed.push_back(Closed { file, length });
-        ended.map(drop)
+        let closed = self.close();
+        // The closed files are the user's from here on.
+        self.keeper = None;
+        closed
     }
 }

@@ -13,7 +13,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::complete::FileCalls;
 use super::failure::during;
-pub(super) use super::live::is_live;
+pub(super) use super::live::Held;
 use super::live::{Claim, LiveFile, check_that_nobody_writes};
 use super::publish::Directory;
 use super::stream::pause;
@@ -37,6 +37,11 @@ impl RegularFile {
     /// What tells this file from every other, whatever its name.
     pub(super) fn identity(&self) -> io::Result<Identity> {
         Identity::of_file(self.0.descriptor()?)
+    }
+
+    /// Says which closed files are those of this process, in ascending order.
+    pub(super) fn keep_numbers(&self, numbers: impl Iterator<Item = u64>) {
+        self.0.keep_numbers(numbers);
     }
 }
 
@@ -68,6 +73,11 @@ impl FileCalls for RegularFile {
             (Ok(start), Ok(end)) => start == Some(first) && end.is_some(),
             _ => true,
         }
+    }
+
+    fn has_name(&self) -> bool {
+        let stat = self.0.descriptor().and_then(|file| rustix::fs::fstat(file));
+        stat.map_or(true, |stat| stat.st_nlink > 0)
     }
 }
 
@@ -177,8 +187,8 @@ impl Directory for OpenDirectory {
         let since = Instant::now();
         loop {
             // To claim it, it has to be open for writing.
-            let opened = open_to_ask(&self.0, name, OFlags::RDWR)
-                .or_else(|_| open_to_ask(&self.0, name, OFlags::RDONLY));
+            let opened = open_existing(&self.0, name, OFlags::RDWR)
+                .or_else(|_| open_existing(&self.0, name, OFlags::RDONLY));
             let file = match opened {
                 Err(Errno::NOENT) => return Ok(None),
                 Err(Errno::ACCESS) => {
@@ -302,8 +312,9 @@ fn descriptor_path(file: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
-/// Opens a file to ask for its locks.
-pub(super) fn open_to_ask(
+/// Opens what is there, whatever it is: does not wait for the other end of a pipe, and follows no
+/// link.
+pub(crate) fn open_existing(
     directory: impl AsFd,
     name: &OsStr,
     access: OFlags,

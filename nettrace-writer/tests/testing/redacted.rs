@@ -314,6 +314,35 @@ fn a_recorder_file_beside_a_redaction_is_refused() {
     }
 }
 
+/// A service that runs in any case is recorded, without what the values would be in.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[test]
+fn a_service_that_redacts_is_recorded_without_a_recorder_file() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Redacted-Service")]
+    struct Served {
+        customer: &'static str,
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = directory.path().join("nowhere/t.recorder");
+    for path in [directory.path().join("t.recorder"), nowhere] {
+        let memory = MemorySink::new();
+        let builder = Session::builder().sink(memory.clone()).provider("Redacted-Service");
+        let builder = match path.parent().unwrap().exists() {
+            true => builder.redact("customer", Redact::Mask),
+            false => builder,
+        };
+        let session = builder.persistent(&path).start_or_warn().unwrap();
+        Served { customer: "Ada" }.emit();
+        let health = nettrace_writer::health();
+        let told = |problem: &String| problem.contains("but not in a recorder file");
+        assert!(health.problems.iter().any(told), "{:?}", health.problems);
+        session.finish().unwrap();
+        assert_eq!(verify(&memory.bytes()[..]).unwrap().events, 1);
+        assert!(!path.exists());
+    }
+}
+
 /// A name can have colons itself, as events of `tracing` have, and the events of a span have the
 /// name of the span, too.
 #[test]

@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     path::{Path, PathBuf},
-    process::Output,
+    process::{Command, Output},
     sync::Barrier,
     thread,
     time::Duration,
@@ -60,6 +60,9 @@ fn child() {
     let (sink, folder) = argument.split_once(' ').unwrap();
     let folder = Path::new(folder);
     let trace = folder.join("steps.nettrace");
+    if sink == "exec" {
+        become_recover(folder);
+    }
     let builder = match sink {
         "file" => builder().sink(FileSink::new(trace)),
         "rotated" => {
@@ -312,6 +315,17 @@ fn a_process_that_lives_is_left_alone() {
         assert!(stdout(&output).contains("which runs"), "{}", stdout(&output));
         assert!(!stdout(&output).contains("to recover"), "{}", stdout(&output));
     }
+    // Nobody replaces it.
+    let old = folder.path().join("old.nettrace");
+    fs::write(&old, nettrace_reader::example()).unwrap();
+    let args = ["convert", text(&old), text(&recorder), "--to", "v6", "--force"];
+    let output = nettrace(&args, b"");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("a process is writing it"), "{}", stderr(&output));
+    let error = builder().file(&recorder).overwrite(true).start().unwrap_err();
+    assert!(error.to_string().contains("another session of this process is writing it"), "{error}");
+    let output = nettrace(&["info", text(&recorder)], b"");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     // The file of the process before has another name by now.
     let previous = folder.path().join("own.recorder.previous");
     fs::copy(&recorder, &previous).unwrap();
@@ -319,6 +333,29 @@ fn a_process_that_lives_is_left_alone() {
     assert!(stderr(&output).contains(text(&previous)), "{}", stderr(&output));
     session.finish().unwrap();
     assert!(!recorder.exists() && !out.exists());
+}
+
+/// This process becomes the command, which recovers what it has recorded.
+fn become_recover(folder: &Path) {
+    use std::os::unix::process::CommandExt as _;
+
+    let (recorder, trace) = (folder.join("steps.recorder"), folder.join("steps.nettrace"));
+    let session = builder().sink(FileSink::new(trace)).persistent(&recorder).start().unwrap();
+    Late { worker: 0 }.emit();
+    session.flush().unwrap();
+    Late { worker: 1 }.emit();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nettrace"));
+    command.arg("recover").arg(recorder).arg("-o").arg(folder.join("out"));
+    panic!("{}", command.exec());
+}
+
+#[test]
+fn a_process_that_is_another_program_by_now_has_left_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = process::rerun("recover::child", &format!("exec {}", text(folder.path())));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = verify(&*fs::read(folder.path().join("out")).unwrap()).unwrap();
+    assert_eq!((report.events, report.lost, report.is_sound()), (2, 0, true));
 }
 
 #[test]

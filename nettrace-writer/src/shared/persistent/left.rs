@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, BufReader, ErrorKind, Read, Seek},
-    os::unix::ffi::OsStrExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::Path,
 };
 
@@ -12,8 +12,9 @@ use nettrace_format::{
     recorder::{Recorder, Seen},
     v6::{BLOCK_HEADER, END_OF_STREAM, read},
 };
+use rustix::fs::{CWD, OFlags};
 
-use crate::sink::{FileOptions, Sink as _};
+use crate::sink::{FileOptions, Sink as _, open_existing};
 
 /// Bytes at the start of a stream, before its first block.
 const STREAM_HEADER: usize = 20;
@@ -99,10 +100,13 @@ fn see(
     number: Option<u64>,
     seen: &mut Seen,
 ) -> io::Result<()> {
-    if !path.metadata()?.is_file() {
+    let file = File::from(open_existing(CWD, path.as_os_str(), OFlags::RDONLY)?);
+    let metadata = file.metadata()?;
+    // What others put there could say that events are in a file which are not.
+    if !metadata.is_file() || metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut file = BufReader::new(File::open(path)?);
+    let mut file = BufReader::new(file);
     let mut header = vec![0; STREAM_HEADER];
     file.read_exact(&mut header)?;
     if !header.starts_with(b"Nettrace") {

@@ -9,13 +9,20 @@ use std::{
 };
 
 use nettrace_format::recorder::layout::{MAGIC, superblock};
+use rustix::{
+    fs::{CWD, OFlags},
+    io::Errno,
+};
 
 use super::{
     Recovered,
     left::{self, Found},
-    shared_file::{is_at, lock},
+    shared_file::is_at,
 };
-use crate::{sink::failure::during, sync::thread};
+use crate::{
+    sink::{failure::during, live::TakenOver, open_existing},
+    sync::thread,
+};
 
 /// When this process began, in the system's unit; 0 if it is not known.
 pub(super) fn started() -> u64 {
@@ -32,6 +39,9 @@ pub(super) fn boot() -> [u8; 16] {
     u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
 }
 
+/// How many names are tried for a recorder file that is kept.
+const MOST_NAMES: u32 = 100;
+
 /// Makes way for a new recorder file. Of one that a process has left, a trace is made, if there is
 /// a path for it. Without that, or if it fails, the file is renamed: it has `.previous` at the end
 /// of its name from then on, and replaces an earlier one of that name. So there are two at most.
@@ -47,21 +57,24 @@ pub(super) fn make_way(path: &Path, to: Option<&Path>) -> io::Result<Option<Reco
 
 fn make_way_or_fail(path: &Path, to: Option<&Path>) -> io::Result<Option<Recovered>> {
     let refused = |kind, why: &'static str| Err(io::Error::new(kind, why));
-    let old = match File::options().read(true).write(true).open(path) {
-        Ok(old) => old,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
+    let old = match open_existing(CWD, path.as_os_str(), OFlags::RDWR) {
+        Ok(old) => File::from(old),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
+            return refused(ErrorKind::AlreadyExists, "it is no ordinary file");
+        }
+        Err(errno) => return Err(errno.into()),
     };
     let metadata = old.metadata()?;
     if !metadata.is_file() {
         return refused(ErrorKind::AlreadyExists, "it is no ordinary file");
     }
-    match lock_soon(&old) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+    let _taken_over = match take_over_soon(&old) {
+        Err(Errno::AGAIN | Errno::ACCESS) => {
             return refused(ErrorKind::ResourceBusy, "a process that still runs writes it");
         }
-        locked => locked?,
-    }
+        taken => taken?,
+    };
     if !is_at(&old, path) {
         // Another process has made way meanwhile, and may have made its own file.
         return refused(ErrorKind::ResourceBusy, "another process has just taken it");
@@ -100,26 +113,44 @@ fn make_way_or_fail(path: &Path, to: Option<&Path>) -> io::Result<Option<Recover
     Ok(recovered)
 }
 
-/// Gives a recorder file that stays another name.
+/// Gives a recorder file that stays another name: one that nothing has, or an older recorder file
+/// of this user. In a folder for all, anybody can put something else there, which stays.
 fn keep_as_previous(path: &Path) -> io::Result<()> {
-    let mut previous = path.to_owned().into_os_string();
-    previous.push(".previous");
-    let previous = PathBuf::from(previous);
-    let mut start = [0; MAGIC.len()];
-    let there = File::open(&previous).and_then(|file| file.read_at(&mut start, 0));
-    if there.is_ok_and(|len| len > 0) && start != MAGIC {
-        let text = format!("{} is a file of another kind", previous.display());
-        return Err(io::Error::new(ErrorKind::AlreadyExists, text));
+    for number in 1..=MOST_NAMES {
+        let mut name = path.to_owned().into_os_string();
+        name.push(".previous");
+        if number > 1 {
+            name.push(format!("-{number}"));
+        }
+        let name = PathBuf::from(name);
+        if can_be_replaced(&name) {
+            return fs::rename(path, name);
+        }
     }
-    fs::rename(path, previous)
+    let text = format!("{MOST_NAMES} names `.previous` are those of other files; remove these");
+    Err(io::Error::new(ErrorKind::AlreadyExists, text))
 }
 
-/// Locks a file. Whoever only asks whether it is locked has the lock for a moment.
-fn lock_soon(file: &File) -> io::Result<()> {
+/// Whether there is nothing, or a recorder file that this user has left.
+fn can_be_replaced(name: &Path) -> bool {
+    let mut start = [0; MAGIC.len()];
+    match open_existing(CWD, name.as_os_str(), OFlags::RDONLY).map(File::from) {
+        Err(errno) => errno == Errno::NOENT,
+        Ok(file) => {
+            let is_own = file
+                .metadata()
+                .is_ok_and(|it| it.is_file() && it.uid() == rustix::process::geteuid().as_raw());
+            is_own && file.read_at(&mut start, 0).is_ok_and(|len| len == 0 || start == MAGIC)
+        }
+    }
+}
+
+/// Takes a file over. Whoever only asks whether it is locked has the lock for a moment.
+fn take_over_soon(file: &File) -> rustix::io::Result<TakenOver<'_>> {
     let mut tries = 20;
     loop {
-        match lock(file) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock && tries > 0 => tries -= 1,
+        match TakenOver::new(file) {
+            Err(Errno::AGAIN | Errno::ACCESS) if tries > 0 => tries -= 1,
             result => return result,
         }
         thread::sleep(Duration::from_millis(5));
