@@ -28,6 +28,7 @@ mod args;
 mod convert;
 mod csv_cell;
 mod dump;
+mod event_ids;
 mod failure;
 mod file_name;
 mod files;

@@ -95,7 +95,7 @@ pub use crate::{
     stream_end::{Padding, StreamEnd},
     thread_ids::{RecorderIds, SubjectId, ThreadIds},
     v6::types,
-    writer::{LeftOut, Row},
+    writer::{LeftOut, NumberedType, Row},
 };
 
 /// The README, so that the tests compile its example.

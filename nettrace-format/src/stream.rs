@@ -28,7 +28,7 @@ use crate::{
     format::Format,
     redact::{Redaction, writer::Redacted},
     stream_end::StreamEnd,
-    writer::{LeftOut, Source, Writer},
+    writer::{LeftOut, NumberedType, Source, Writer},
 };
 
 /// A position in a stream, between two blocks, that [`Stream::rewind`] can go back to.
@@ -354,6 +354,35 @@ impl Stream {
     pub fn define(
         &mut self,
         types: &[(u32, &'static EventSchema)],
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        let types: Vec<_> = types.iter().map(|ty| NumberedType::from(*ty)).collect();
+        self.define_numbered(&types, out)
+    }
+
+    /// Describes event types as [`define`](Self::define) does, each also with an event id that
+    /// another trace has given it.
+    ///
+    /// # Errors
+    /// Those of [`define`](Self::define).
+    ///
+    /// ```
+    /// use nettrace_format::{Format, NumberedType};
+    /// # use nettrace_format::example::{ROW, SALE};
+    /// # let (mut stream, mut trace) = nettrace_format::example::stream(Format::V5)?;
+    ///
+    /// // The field of the formats is wider than that of a schema.
+    /// let far = NumberedType { metadata_id: 2, event_id: 70_000, schema: &SALE };
+    /// stream.define_numbered(&[far], &mut trace)?;
+    /// # trace.extend(stream.end().bytes());
+    /// # let mut reader = nettrace_reader::Reader::new(&trace[..])?;
+    /// # reader.read_to_end()?;
+    /// # assert!(reader.metadata().iter().any(|ty| ty.event_id == 70_000));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn define_numbered(
+        &mut self,
+        types: &[NumberedType],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
         self.writer.define(types, &mut self.left_out, out)

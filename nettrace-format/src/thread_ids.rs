@@ -80,8 +80,22 @@ impl ThreadIds {
     pub fn recorder(&mut self, os_id: u64) -> RecorderIds {
         let is_own = self.rules.are_os_ids && self.take(os_id);
         let recorder = if is_own { os_id } else { self.index() };
-        let is_os_subject = self.rules.has_os_subjects && self.is_os_id(os_id);
-        RecorderIds { recorder, subject: if is_os_subject { os_id } else { recorder } }
+        RecorderIds { recorder, subject: self.os_subject(os_id).unwrap_or(recorder) }
+    }
+
+    /// The id by which rows name a thread that they are about, whatever id it records under: the
+    /// thread's OS id. `None` if rows of the format name a thread by the id that it records under,
+    /// or if the OS id is unknown (0).
+    ///
+    /// ```
+    /// use nettrace_format::{Format, ThreadIds};
+    ///
+    /// assert_eq!(ThreadIds::new(Format::V5).os_subject(17), Some(17));
+    /// assert_eq!(ThreadIds::new(Format::V6).os_subject(17), None);
+    /// ```
+    #[must_use]
+    pub fn os_subject(&self, os_id: u64) -> Option<u64> {
+        (self.rules.has_os_subjects && self.is_os_id(os_id)).then_some(os_id)
     }
 
     /// The id of a thread that events are about and that may record none itself.

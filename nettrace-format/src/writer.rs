@@ -34,6 +34,27 @@ pub struct Row<'a> {
     pub payload: &'a [u8],
 }
 
+/// An event type under the ids that a trace has for it.
+///
+/// [`Stream::define_numbered`] has an example.
+#[derive(Clone, Copy, Debug)]
+pub struct NumberedType {
+    /// The metadata id of its rows.
+    pub metadata_id: u32,
+    /// Its event id. In traces of other producers it can be one that [`EventSchema::id`] does not
+    /// hold.
+    pub event_id: u32,
+    /// Everything else.
+    pub schema: &'static EventSchema,
+}
+
+impl From<(u32, &'static EventSchema)> for NumberedType {
+    /// Takes the metadata id as given, and the event id of the schema.
+    fn from((metadata_id, schema): (u32, &'static EventSchema)) -> Self {
+        Self { metadata_id, event_id: schema.id.into(), schema }
+    }
+}
+
 /// Counts what a trace leaves out because its format cannot store it. All counts are 0 for version
 /// 6.
 ///
@@ -135,7 +156,7 @@ pub(crate) trait Writer: Debug + Send + Sync {
 
     fn define(
         &mut self,
-        types: &[(u32, &'static EventSchema)],
+        types: &[NumberedType],
         left_out: &mut LeftOut,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError>;

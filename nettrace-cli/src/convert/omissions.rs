@@ -45,7 +45,8 @@ pub(super) struct Omissions {
     pub(super) type_fields: u64,
     /// Event types without their fields, as the reader does not follow the types of these.
     pub(super) unread_fields: u64,
-    /// Event types whose level or event id was changed.
+    /// Event types that got another event id, because readers of the target would confuse them with
+    /// a type that has the same.
     pub(super) type_numbers: u64,
     /// Blocks whose kind this program does not know.
     pub(super) unknown_blocks: u64,
@@ -89,7 +90,7 @@ impl Omissions {
             (self.key_values, "key-values of the trace"),
             (self.type_texts, "event types' texts, key-values, opcodes or GUIDs"),
             (self.type_fields, "descriptions of event types' fields; the payloads are unchanged"),
-            (self.type_numbers, "event types' levels or ids, which were changed"),
+            (self.type_numbers, "event ids that other types have too, which were changed"),
             (self.unknown_blocks, "blocks of unknown kinds"),
             (self.unknown_parts, "parts of unknown kinds of threads and event types"),
         ];

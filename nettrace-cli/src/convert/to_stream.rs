@@ -3,14 +3,18 @@
 //! # Threads
 //!
 //! These formats name a thread by its OS id. A thread whose id is in use by another gets an id that
-//! is free. A thread that gets the id of one that has ended continues that one's sequence numbers
-//! ([`Claim`]).
+//! is free. In versions 4 and 5 it has it only as the thread that records: what its events are about
+//! is still named by the OS id. A thread that gets the id of one that has ended continues that
+//! one's sequence numbers ([`Claim`]).
 //!
 //! Readers of some formats do not notice everything, for example losses before a thread's first
 //! event. The stream states these in the way of its format. If source and target are both version 4
 //! or 5, ids and numbers stay the same.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+};
 
 use nettrace_format::{
     Format, FormatError, Row, Stream, ThreadIds,
@@ -58,19 +62,31 @@ pub(super) struct ToStream {
     /// Stacks that were left out since the last sequence point.
     no_stacks: HashSet<u32>,
     rows: Vec<u8>,
-    /// The earliest and the latest time in the block that is being written.
-    block: Option<(u64, u64)>,
+    block: Option<Block>,
     last_ts: u64,
     payload: Vec<u8>,
     addresses: Vec<u64>,
     left_out: Omissions,
 }
 
+/// The event block that is being written.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// The thread that recorded its last row.
+    capture_thread: u64,
+    first_ts: u64,
+    last_ts: u64,
+}
+
 /// A thread of the source.
 #[derive(Clone, Copy, Debug)]
 struct Named {
-    /// Its id in the result.
+    /// Its id in the result, where it records.
     id: u64,
+    /// Its id in the result, where events are about it.
+    subject: u64,
+    /// Whether the id of the source is another thread's, which was not told yet.
+    is_replaced: bool,
     /// How far its numbers in the result are ahead of those in the source.
     base: u32,
     /// Only if the source is version 4 or 5, and the numbers of the target must not begin again.
@@ -120,11 +136,13 @@ impl ToStream {
         let known = known.ok_or(FormatError::ZeroId { kind: v6::BlockKind::Metadata })?;
         let (capture_thread, sequence) =
             self.number(header.capture_thread, header.sequence_number, event, out)?;
-        let thread = if header.thread == header.capture_thread {
-            capture_thread
-        } else {
-            self.thread(header.thread, event.thread(), out)?
-        };
+        let thread = self.subject(header.thread, event.thread(), out)?;
+        let is_other = |block: &Block| block.capture_thread != capture_thread;
+        if !header.is_sorted && self.block.as_ref().is_some_and(is_other) {
+            // Readers take a block's numbers for those of one thread, up to a row that is marked as
+            // sorted.
+            self.end_block(out)?;
+        }
         if self.format.has_stacks_in_rows() {
             self.addresses.clear();
             self.addresses.extend(event.stack().iter().flat_map(Stack::addresses));
@@ -150,17 +168,10 @@ impl ToStream {
         self.left_out.code_names += u64::from(known.names_code);
         match self.row(header, &labels, event, known) {
             Ok(_) => self.told(&header),
-            Err(refusal) => {
-                match refusal {
-                    Refusal::Malformed => self.left_out.strange_events += 1,
-                    _ => self.left_out.large_events += 1,
-                }
-                if header.sorted {
-                    // A block may change its thread only at a row that is marked as sorted, and
-                    // this one is left out.
-                    self.end_block(out)?;
-                }
-            }
+            Err(refusal) => match refusal {
+                Refusal::Malformed => self.left_out.strange_events += 1,
+                _ => self.left_out.large_events += 1,
+            },
         }
         Ok(())
     }
@@ -214,8 +225,10 @@ impl ToStream {
     /// Notes a row that was written.
     fn told(&mut self, header: &RowHeader) {
         let ts = header.timestamp;
-        let (first, last) = self.block.unwrap_or((ts, ts));
-        self.block = Some((first.min(ts), last.max(ts)));
+        let capture_thread = header.capture_thread;
+        let (first_ts, last_ts) = self.block.map_or((ts, ts), |it| (it.first_ts, it.last_ts));
+        self.block =
+            Some(Block { capture_thread, first_ts: first_ts.min(ts), last_ts: last_ts.max(ts) });
         self.last_ts = self.last_ts.max(ts);
         if !self.stream.keeps_numbers() {
             self.claims.entry(header.capture_thread).or_default().last = header.sequence;
@@ -237,6 +250,7 @@ impl ToStream {
         let Some(named) = self.threads.get_mut(&index) else {
             return Ok((id, sequence));
         };
+        self.left_out.thread_ids += u64::from(mem::take(&mut named.is_replaced));
         let number = match &mut named.numbers {
             Some(numbers) => {
                 let (number, is_other) = numbers.of_event(sequence);
@@ -246,6 +260,17 @@ impl ToStream {
             None => sequence,
         };
         Ok((id, number.wrapping_add(named.base)))
+    }
+
+    /// The id of a thread that an event is about: where rows can have it, that of the operating
+    /// system, although another thread of the result records under it.
+    fn subject(&mut self, index: u64, thread: &Thread, out: &mut Vec<u8>) -> Result<u64, Failure> {
+        let id = self.thread(index, thread, out)?;
+        let Some(named) = self.threads.get_mut(&index) else { return Ok(id) };
+        if named.subject == named.id {
+            self.left_out.thread_ids += u64::from(mem::take(&mut named.is_replaced));
+        }
+        Ok(named.subject)
     }
 
     /// The id of a thread. Introduces the thread if it is new.
@@ -270,7 +295,6 @@ impl ToStream {
         let id = match own.filter(is_free) {
             Some(id) => id,
             None => {
-                self.left_out.thread_ids += u64::from(own.is_some());
                 let mut index = self.ids.index();
                 while self.claims.contains_key(&index) {
                     index = self.ids.index();
@@ -282,7 +306,9 @@ impl ToStream {
         claim.is_live = true;
         let base = claim.last;
         let numbers = self.is_from_older.then(Numbers::default);
-        self.threads.insert(thread.index, Named { id, base, numbers });
+        let is_replaced = own.is_some_and(|own| own != id);
+        let subject = own.and_then(|own| self.ids.os_subject(own)).unwrap_or(id);
+        self.threads.insert(thread.index, Named { id, subject, is_replaced, base, numbers });
 
         let is_other = |process: &u64| self.process_id != Some(*process);
         self.left_out.thread_processes +=
@@ -379,7 +405,7 @@ impl ToStream {
             self.known.insert(of.id, known);
         }
         if !schemas.is_empty() {
-            self.stream.define(&schemas, out)?;
+            self.stream.define_numbered(&schemas, out)?;
         }
         Ok(())
     }
@@ -405,7 +431,7 @@ impl ToStream {
     }
 
     fn end_block(&mut self, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        if let Some((first_ts, last_ts)) = self.block.take() {
+        if let Some(Block { first_ts, last_ts, .. }) = self.block.take() {
             let tail = self.stream.event_block(first_ts, last_ts, self.rows.len(), out)?;
             out.extend_from_slice(&self.rows);
             out.extend_from_slice(tail);

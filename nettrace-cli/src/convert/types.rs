@@ -11,14 +11,17 @@ use nettrace_event::{
     ArrayLayout, EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema, StrEncoding,
 };
 use nettrace_format::{
-    Format, FormatError, Stream,
+    Format, FormatError, NumberedType, Stream,
     content::Label,
     v6::{self, FieldDescription, PlainType, TypeCode, TypeDescription},
 };
 use nettrace_reader::{Field, Metadata, Type};
 use nettrace_views::model::{SINGLE, has_fields_of_single};
 
-use crate::convert::turned;
+use crate::{
+    convert::turned,
+    event_ids::{EventIds, Sharing},
+};
 
 /// What a description of an event type lacks because it has no room.
 #[derive(Clone, Copy, Debug, Default)]
@@ -208,6 +211,7 @@ pub(super) struct Types {
     known: HashMap<u64, Vec<(Metadata, Known)>>,
     hasher: RandomState,
     last_id: u32,
+    event_ids: EventIds,
     /// About how many bytes the schemas take, and how many they may take.
     cost: usize,
     limit: usize,
@@ -236,10 +240,10 @@ pub(super) struct Known {
 pub(super) struct Definition {
     pub(super) known: Known,
     /// The schemas to define, with their ids.
-    pub(super) schemas: [Option<(u32, &'static EventSchema)>; 2],
+    pub(super) schemas: [Option<NumberedType>; 2],
     /// Whether the fields could not be described.
     pub(super) lost_fields: bool,
-    /// Whether the event id was changed.
+    /// Whether the event id was another type's, and was changed.
     pub(super) lost_numbers: bool,
 }
 
@@ -261,6 +265,7 @@ impl Types {
             known: HashMap::new(),
             hasher: RandomState::new(),
             last_id: 0,
+            event_ids: EventIds::default(),
             cost: 0,
             limit,
         }
@@ -278,7 +283,12 @@ impl Types {
         if self.cost > self.limit {
             return Err(Refused::Limit(self.limit));
         }
-        let lost_numbers = u16::try_from(source.event_id).is_err();
+        // Readers of Heph do not tell types by their ids.
+        let event_id = match self.format {
+            Format::Heph => source.event_id,
+            _ => self.event_ids.give(source, Sharing::Alike),
+        };
+        let lost_numbers = event_id != source.event_id;
         // Readers of versions 4 and 5 take it from the name themselves.
         let is_implied = self.is_older && self.format == Format::Heph;
         let of = &Metadata { opcode: opcode(source, is_implied), ..source.clone() };
@@ -291,7 +301,8 @@ impl Types {
         };
         Stream::check(self.format, plain).map_err(Refused::Format)?;
         let id = self.next_id();
-        let mut schemas = [Some((id, plain)), None];
+        let numbered = |metadata_id, schema| Some(NumberedType { metadata_id, event_id, schema });
+        let mut schemas = [numbered(id, plain), None];
         let mut opaque_id = None;
         if self.format.needs_fields() {
             // The other schema has the texts of the type already.
@@ -304,7 +315,7 @@ impl Types {
             };
             let opaque = schema(&bare, OPAQUE, false);
             let id = self.next_id();
-            schemas[1] = Some((id, opaque));
+            schemas[1] = numbered(id, opaque);
             opaque_id = Some(id);
         }
         let has_fields = !plain.fields.is_empty();
@@ -367,7 +378,8 @@ fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'st
             group: None,
         },
         name: leaked(&of.name),
-        id: of.event_id as u16,
+        // The stream is told the id, which may be a larger one.
+        id: 0,
         place,
         id_is_explicit: true,
         version: of.version,

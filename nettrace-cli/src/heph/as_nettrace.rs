@@ -17,8 +17,9 @@
 mod parsed;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     io::{self, Read},
+    mem,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -33,13 +34,13 @@ use nettrace_format::{
 use nettrace_reader::heph::Reader;
 
 use self::parsed::{Code, Edges, FieldType, Parsed, Type};
-use crate::source::Bytes;
+use crate::{
+    event_ids::{EventIds, Sharing, Wanted},
+    source::Bytes,
+};
 
 /// The label of an event that names no span: its substream. Times then say what is inside of what.
 pub(crate) const SUBSTREAM: &str = "heph.substream";
-
-/// The ids after this one replace those that several types of a provider state.
-const REPLACING: u32 = 1000;
 
 /// How many events wait to be sorted.
 const HELD: usize = 1 << 14;
@@ -47,7 +48,8 @@ const HELD: usize = 1 << 14;
 /// How many bytes of events wait to be sorted.
 const HELD_BYTES: usize = 32 << 20;
 
-/// How many events there are between two sequence points, and how many bytes.
+/// How many events are written together, and how many bytes. A sequence point follows, unless the
+/// next event has the same time.
 const BATCH: usize = 1 << 12;
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -78,10 +80,7 @@ pub(crate) struct AsNetTrace {
     held_bytes: usize,
     number: u64,
     types: HashMap<Type, u32>,
-    /// The providers and ids of event types. An id that is in use is replaced.
-    event_ids: HashSet<(String, u32)>,
-    /// The last id that replaced another.
-    last_event_id: u32,
+    event_ids: EventIds,
     /// By the ids of streams, so that the same trace becomes the same bytes.
     threads: BTreeMap<u32, Stream>,
     edges: Edges,
@@ -108,11 +107,20 @@ struct Held {
 #[derive(Default)]
 struct Batch {
     definitions: Vec<u8>,
-    rows: Vec<u8>,
-    encoder: RowEncoder,
+    /// A block for each thread, because readers take a block's numbers for those of one thread.
+    blocks: BTreeMap<u32, Block>,
     events: usize,
+    rows_len: usize,
     lists: u32,
     stacks: u32,
+    last: u64,
+}
+
+/// The rows of a thread.
+#[derive(Default)]
+struct Block {
+    rows: Vec<u8>,
+    encoder: RowEncoder,
     first: u64,
     last: u64,
 }
@@ -131,8 +139,7 @@ impl AsNetTrace {
             held_bytes: 0,
             number: 0,
             types: HashMap::new(),
-            event_ids: HashSet::new(),
-            last_event_id: REPLACING,
+            event_ids: EventIds::default(),
             threads: BTreeMap::new(),
             edges: Edges::default(),
             batch: Batch::default(),
@@ -200,17 +207,23 @@ impl AsNetTrace {
             return Ok(());
         };
         self.held_bytes -= event.payload.len() + 8 * event.stack.len() + 256;
+        if self.batch.events >= BATCH || self.batch.rows_len >= BATCH_BYTES {
+            // A sequence point is never between two events of one time.
+            if at > self.batch.last { self.write_batch(0)? } else { self.write_blocks()? }
+        }
         let definitions = &mut self.batch.definitions;
         let next = self.types.len() as u32 + 1;
         let metadata_id = match self.types.get(&event.ty) {
             Some(id) => *id,
             None => {
-                let mut event_id = if event.ty.id == 0 { next } else { event.ty.id };
-                while !self.event_ids.insert((event.ty.provider.clone(), event_id)) {
-                    // Each number is tried once, however many types state one id.
-                    self.last_event_id = self.last_event_id.wrapping_add(1).max(1);
-                    event_id = self.last_event_id;
-                }
+                let ty = &event.ty;
+                let wanted = Wanted {
+                    provider: &ty.provider,
+                    event_id: if ty.id == 0 { next } else { ty.id },
+                    version: ty.version,
+                    what: format!("{} {:?}", ty.name, ty.fields),
+                };
+                let event_id = self.event_ids.give(wanted, Sharing::Versions);
                 define(&event.ty, next, event_id, definitions)?;
                 self.types.insert(event.ty.clone(), next);
                 next
@@ -253,29 +266,38 @@ impl AsNetTrace {
             header.stack = batch.stacks;
             v6::stack_block(batch.stacks, &[&event.stack], 8, &mut batch.definitions)?;
         }
-        if batch.events == 0 {
-            (batch.first, batch.last) = (at, at);
+        let block = batch.blocks.entry(event.stream).or_default();
+        let before = block.rows.len();
+        if before == 0 {
+            (block.first, block.last) = (at, at);
         }
-        batch.first = batch.first.min(at);
+        block.first = block.first.min(at);
+        block.last = block.last.max(at);
         batch.last = batch.last.max(at);
-        batch.encoder.row(&header, &mut batch.rows);
-        batch.rows.extend_from_slice(&event.payload);
+        block.encoder.row(&header, &mut block.rows);
+        block.rows.extend_from_slice(&event.payload);
+        batch.rows_len += block.rows.len() - before;
         batch.events += 1;
-        if batch.events >= BATCH || batch.rows.len() >= BATCH_BYTES {
-            self.write_batch(0)?;
+        Ok(())
+    }
+
+    /// Writes the blocks so far.
+    fn write_blocks(&mut self) -> Result<(), FormatError> {
+        let batch = &mut self.batch;
+        self.out.append(&mut batch.definitions);
+        for Block { rows, first, last, .. } in mem::take(&mut batch.blocks).values() {
+            let head = v6::event_block_header(*first, *last, true, rows.len())?;
+            self.out.extend_from_slice(&head);
+            self.out.extend_from_slice(rows);
         }
+        (batch.events, batch.rows_len) = (0, 0);
         Ok(())
     }
 
     /// Writes the blocks so far and a sequence point. `lost` events more are lost of some thread.
     fn write_batch(&mut self, lost: u64) -> Result<(), FormatError> {
-        let batch = std::mem::take(&mut self.batch);
-        self.out.extend_from_slice(&batch.definitions);
-        if batch.events > 0 {
-            let (first, last, size) = (batch.first, batch.last, batch.rows.len());
-            self.out.extend_from_slice(&v6::event_block_header(first, last, true, size)?);
-            self.out.extend_from_slice(&batch.rows);
-        }
+        self.write_blocks()?;
+        let batch = mem::take(&mut self.batch);
         let mut defined = self.threads.values_mut().filter(|stream| stream.is_defined);
         if let Some(stream) = defined.next() {
             stream.sequence = stream.sequence.wrapping_add(lost as u32);

@@ -21,6 +21,7 @@ use nettrace_views::model::{process_of, recording_and_key};
 
 use crate::{
     convert::{system_time, types},
+    event_ids::{EventIds, Sharing},
     failure::Failure,
     files::Recording,
     merge::lanes::{Lane, Take, Times},
@@ -42,9 +43,6 @@ const FIRST_INDEX: u64 = 1 << 32;
 /// The tick at which the stream begins, if ticks are nanoseconds. Earlier events have room.
 const START: i128 = 1 << 40;
 
-/// How many event ids are tried for a type whose own one is another's.
-const MOST_TRIES: usize = 1000;
-
 /// What tells processes of different recordings apart that have the same id.
 const PROCESSES: u64 = 10_000_000;
 
@@ -60,8 +58,7 @@ pub(super) struct Stream {
     first: Option<i128>,
     /// Event types by everything that is said of them.
     types: HashMap<String, u32>,
-    /// The event ids of each provider: name and fields of the types that have them, and versions.
-    event_ids: HashMap<(String, u32), (String, Vec<u8>)>,
+    event_ids: EventIds,
     threads: Vec<OutThread>,
     processes: HashMap<(usize, u64), u64>,
     taken_processes: HashSet<u64>,
@@ -198,7 +195,7 @@ impl Stream {
             large_events: 0,
             first: times.first(),
             types: HashMap::new(),
-            event_ids: HashMap::new(),
+            event_ids: EventIds::default(),
             threads: Vec::new(),
             processes: HashMap::new(),
             taken_processes: HashSet::new(),
@@ -474,20 +471,7 @@ impl Stream {
         if let Some(id) = self.types.get(&text) {
             return Ok(*id);
         }
-        // Readers tell types by provider and event id, of which 0 is none. Several versions may
-        // share an id.
-        let own = format!("{} {:?}", of.name, of.fields);
-        for _ in 0..if of.event_id == 0 { 0 } else { MOST_TRIES } {
-            let (known, versions) = self
-                .event_ids
-                .entry((of.provider.clone(), of.event_id))
-                .or_insert_with(|| (own.clone(), Vec::new()));
-            if *known == own && !versions.contains(&of.version) {
-                versions.push(of.version);
-                break;
-            }
-            of.event_id = of.event_id % u32::from(u16::MAX) + 1;
-        }
+        of.event_id = self.event_ids.give(&of, Sharing::Versions);
         let id = self.types.len() as u32 + 1;
         of.id = id;
         let mut rows = Vec::new();

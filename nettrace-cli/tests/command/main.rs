@@ -6,6 +6,7 @@ mod convert_command;
 mod convert_heph;
 mod convert_judge;
 mod convert_lines;
+mod convert_older;
 mod convert_parquet;
 mod convert_perfetto;
 #[path = "../convert_support/mod.rs"]

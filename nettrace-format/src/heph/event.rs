@@ -113,13 +113,14 @@ impl EventWriter {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        self.write(schema, info, payload, None, out).map(|_| ())
+        self.write(schema, schema.id.into(), info, payload, None, out).map(|_| ())
     }
 
     /// Appends the packet of an event, which may complete a span.
     pub(super) fn write(
         &mut self,
         schema: &EventSchema,
+        event_id: u32,
         info: &EventInfo<'_>,
         payload: &[u8],
         whole: Option<&Whole<'_>>,
@@ -164,7 +165,7 @@ impl EventWriter {
             }
         }
         let mut packet = EventPacket::begin(&header, description, out)?;
-        about_type(schema, info.labels, &mut packet)?;
+        about_type(schema, event_id, info.labels, &mut packet)?;
         if whole.is_some() {
             packet.attribute("@kind", Value::Str("span"))?;
         }
@@ -290,6 +291,7 @@ fn check_type(
 /// Writes the attributes of the event's type. Labels replace the type's values.
 fn about_type(
     schema: &EventSchema,
+    event_id: u32,
     labels: &[Label<'_>],
     packet: &mut EventPacket<'_>,
 ) -> Result<(), FormatError> {
@@ -305,7 +307,7 @@ fn about_type(
     }
     packet.attribute("@provider", Value::Str(schema.provider.name))?;
     packet.attribute("@event", Value::Str(schema.name))?;
-    packet.attribute("@id", Value::U64(schema.id.into()))?;
+    packet.attribute("@id", Value::U64(event_id.into()))?;
     packet.attribute("@level", Value::U64(level.into()))?;
     let others =
         [("@keywords", keywords), ("@opcode", opcode.into()), ("@version", version.into())];

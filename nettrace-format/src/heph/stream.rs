@@ -14,6 +14,7 @@ use crate::{
         spans::{Change as SpanChange, Part, Spans},
     },
     payload::Refusal,
+    writer::NumberedType,
 };
 
 /// The option that states losses which a stream's counter does not show: before the stream's first
@@ -79,7 +80,7 @@ pub struct Stream {
     /// `None` before [`begin`](Self::begin).
     writer: Option<EventWriter>,
     /// By metadata id.
-    types: Vec<Option<&'static EventSchema>>,
+    types: Vec<Option<NumberedType>>,
     threads: BTreeMap<u64, Thread>,
     /// Names of threads that events are about.
     subjects: BTreeMap<u64, Arc<str>>,
@@ -197,11 +198,16 @@ impl Stream {
     /// # Errors
     /// Those of [`check`](crate::heph::check).
     pub fn define(&mut self, types: &[(u32, &'static EventSchema)]) -> Result<(), FormatError> {
-        for &(id, schema) in types {
-            crate::heph::check(schema)?;
-            let at = id as usize;
+        let types: Vec<_> = types.iter().map(|ty| NumberedType::from(*ty)).collect();
+        self.define_numbered(&types)
+    }
+
+    pub(super) fn define_numbered(&mut self, types: &[NumberedType]) -> Result<(), FormatError> {
+        for ty in types {
+            crate::heph::check(ty.schema)?;
+            let at = ty.metadata_id as usize;
             self.types.resize(self.types.len().max(at + 1), None);
-            self.types[at] = Some(schema);
+            self.types[at] = Some(*ty);
         }
         Ok(())
     }
@@ -271,10 +277,11 @@ impl Stream {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let schema = self.types.get(header.metadata_id as usize).copied().flatten();
-        let (Some(schema), Some(writer)) = (schema, &mut self.writer) else {
+        let ty = self.types.get(header.metadata_id as usize).copied().flatten();
+        let (Some(ty), Some(writer)) = (ty, &mut self.writer) else {
             return Err(Refusal::Malformed);
         };
+        let schema = ty.schema;
         let before = out.len();
         let is_about_another = header.thread != header.capture_thread;
         let subject_name = if is_about_another {
@@ -310,7 +317,7 @@ impl Stream {
             Part::Last(_, whole) => Some(whole),
             _ => None,
         };
-        match writer.write(schema, &info, payload, whole, out) {
+        match writer.write(schema, ty.event_id, &info, payload, whole, out) {
             Ok(written) => {
                 thread.last = header.sequence;
                 let mut log = |change| self.changes.push(change);

@@ -2,8 +2,6 @@
 
 use alloc::{boxed::Box, vec::Vec};
 
-use nettrace_event::EventSchema;
-
 use crate::{
     content::{ThreadInfo, TraceInfo},
     error::FormatError,
@@ -11,7 +9,9 @@ use crate::{
     payload::Refusal,
     stream_end::{Padding, StreamEnd},
     v6::ThreadSequence,
-    writer::{Definition, IdRules, LeftOut, Row, Source, Writer, has_descriptive_parts},
+    writer::{
+        Definition, IdRules, LeftOut, NumberedType, Row, Source, Writer, has_descriptive_parts,
+    },
 };
 
 /// Heph's trace format.
@@ -59,12 +59,12 @@ impl Writer for Packets {
 
     fn define(
         &mut self,
-        types: &[(u32, &'static EventSchema)],
+        types: &[NumberedType],
         left_out: &mut LeftOut,
         _: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        self.stream.define(types)?;
-        let missing = types.iter().filter(|(_, schema)| has_descriptive_parts(schema));
+        self.stream.define_numbered(types)?;
+        let missing = types.iter().filter(|ty| has_descriptive_parts(ty.schema));
         left_out.types += missing.count() as u64;
         Ok(())
     }

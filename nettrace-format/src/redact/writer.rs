@@ -2,8 +2,6 @@
 
 use alloc::{boxed::Box, vec::Vec};
 
-use nettrace_event::EventSchema;
-
 use super::Redaction;
 use crate::{
     content::{Label, RowChange, ThreadInfo, ThreadSequence, TraceInfo},
@@ -11,7 +9,7 @@ use crate::{
     payload::Refusal,
     types,
     v6::{LAST_LABEL, put_label, read_label},
-    writer::{LeftOut, Row, Writer},
+    writer::{LeftOut, NumberedType, Row, Writer},
 };
 
 /// Hands everything to the writer of a format, without the values of a [`Redaction`].
@@ -73,12 +71,12 @@ impl Writer for Redacted {
 
     fn define(
         &mut self,
-        types: &[(u32, &'static EventSchema)],
+        types: &[NumberedType],
         left_out: &mut LeftOut,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        for (id, schema) in types {
-            self.redaction.define(*id, schema.name, &types::codes(schema.fields));
+        for NumberedType { metadata_id, schema, .. } in types {
+            self.redaction.define(*metadata_id, schema.name, &types::codes(schema.fields));
         }
         self.writer.define(types, left_out, out)
     }

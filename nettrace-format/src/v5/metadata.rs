@@ -6,6 +6,7 @@ use nettrace_event::{ArrayLayout, EventSchema, FieldSchema, FieldType, Storage, 
 
 use crate::{
     error::FormatError, payload::MAX_ELEMENTS, primitive, types, v5::Version, v6::BlockKind,
+    writer::NumberedType,
 };
 
 /// Checks whether a version can describe an event type.
@@ -22,7 +23,7 @@ use crate::{
 /// [`FormatError::FixedArrayTooLong`] in version 5. [`FormatError::MetadataRowTooLarge`] beyond
 /// [`MAX_METADATA_ROW`].
 pub fn check(version: Version, schema: &EventSchema) -> Result<(), FormatError> {
-    row(version, 1, schema, &mut Vec::new())
+    row_of((1, schema.id.into()), version, schema, &mut Vec::new())
 }
 
 /// The most bytes that the description of an event type may take in versions 4 and 5: 1 MiB. The
@@ -36,7 +37,15 @@ const MAX_METADATA_ID: u32 = i32::MAX as u32;
 /// Appends one row of a metadata block: a compressed header, then the description.
 pub(super) fn row(
     version: Version,
-    id: u32,
+    ty: &NumberedType,
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
+    row_of((ty.metadata_id, ty.event_id), version, ty.schema, out)
+}
+
+fn row_of(
+    (id, event_id): (u32, u32),
+    version: Version,
     schema: &EventSchema,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
@@ -50,7 +59,7 @@ pub(super) fn row(
     }
     types::field_descriptions(schema.fields, &mut Vec::new())?;
     let mut description = Vec::new();
-    describe(version, id, schema, &mut description)?;
+    describe((id, event_id), version, schema, &mut description)?;
     let size = description.len();
     if size > MAX_METADATA_ROW {
         return Err(FormatError::MetadataRowTooLarge { event: schema.name, size });
@@ -63,8 +72,8 @@ pub(super) fn row(
 }
 
 fn describe(
+    (id, event_id): (u32, u32),
     version: Version,
-    id: u32,
     schema: &EventSchema,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
@@ -73,7 +82,7 @@ fn describe(
 
     number(id, out);
     name(schema.provider.name, out);
-    number(schema.id.into(), out);
+    number(event_id, out);
     name(schema.name, out);
     out.extend_from_slice(&schema.keywords.to_le_bytes());
     number(schema.version.into(), out);

@@ -14,6 +14,7 @@ use crate::{
         block::runs,
         stack::{check_ids, id_prefix, stack_rows},
     },
+    writer::NumberedType,
 };
 
 /// One of the two older versions.
@@ -165,10 +166,19 @@ impl Stream {
         types: &[(u32, &'static EventSchema)],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
+        let types: Vec<_> = types.iter().map(|ty| NumberedType::from(*ty)).collect();
+        self.numbered_metadata(&types, out)
+    }
+
+    pub(super) fn numbered_metadata(
+        &mut self,
+        types: &[NumberedType],
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
         let mut rows = Vec::new();
         let mut ends = Vec::with_capacity(types.len());
-        for (id, schema) in types {
-            metadata::row(self.version, *id, schema, &mut rows)?;
+        for ty in types {
+            metadata::row(self.version, ty, &mut rows)?;
             ends.push(rows.len());
         }
         self.split(BlockKind::Metadata, &rows, &ends, |_| block_header(0, 0), out)

@@ -12,7 +12,9 @@ use crate::{
     stream_end::StreamEnd,
     v5::{self, RowEncoder, Stream, Version, numbers::Numbers},
     v6::ThreadSequence,
-    writer::{Definition, IdRules, LeftOut, Row, Source, Writer, has_descriptive_parts},
+    writer::{
+        Definition, IdRules, LeftOut, NumberedType, Row, Source, Writer, has_descriptive_parts,
+    },
 };
 
 /// NetTrace version 5.
@@ -125,15 +127,15 @@ impl Writer for Objects {
 
     fn define(
         &mut self,
-        types: &[(u32, &'static EventSchema)],
+        types: &[NumberedType],
         left_out: &mut LeftOut,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        self.stream.metadata(types, out)?;
+        self.stream.numbered_metadata(types, out)?;
         let version = self.stream.version();
-        for &(id, schema) in types {
+        for &NumberedType { metadata_id, schema, .. } in types {
             if v5::needs_mapping(version, schema) {
-                let at = id as usize;
+                let at = metadata_id as usize;
                 self.mapped.resize(self.mapped.len().max(at + 1), None);
                 self.mapped[at] = Some(schema);
                 self.maps_any = true;

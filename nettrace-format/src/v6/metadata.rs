@@ -41,13 +41,23 @@ const MAX_METADATA_ID: u32 = i32::MAX as u32;
 ///
 /// [`metadata_block`] has an example.
 pub fn metadata_row(id: u32, schema: &EventSchema, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    numbered_row(id, schema.id.into(), schema, out)
+}
+
+/// [`metadata_row`] with another event id.
+pub(super) fn numbered_row(
+    id: u32,
+    event_id: u32,
+    schema: &EventSchema,
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
     let start = out.len();
     let mut more = place(schema);
     more.extend(rust_types(schema.fields));
-    let mut result = row(id, schema, &more, start, out);
+    let mut result = row((id, event_id), schema, &more, start, out);
     if result.is_err() && !more.is_empty() {
         out.truncate(start);
-        result = row(id, schema, &[], start, out);
+        result = row((id, event_id), schema, &[], start, out);
     }
     if result.is_err() {
         out.truncate(start);
@@ -89,7 +99,7 @@ fn place(schema: &EventSchema) -> Vec<(String, String)> {
 }
 
 fn row(
-    id: u32,
+    (id, event_id): (u32, u32),
     schema: &EventSchema,
     more: &[(String, String)],
     start: usize,
@@ -103,7 +113,7 @@ fn row(
     out.extend_from_slice(&[0; 2]);
     primitive::varuint(id.into(), out);
     primitive::string(schema.provider.name, out);
-    primitive::varuint(schema.id.into(), out);
+    primitive::varuint(event_id.into(), out);
     primitive::string(schema.name, out);
     types::field_descriptions(schema.fields, out)?;
     optional_metadata(schema, more, out)?;

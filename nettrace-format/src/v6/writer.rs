@@ -2,15 +2,13 @@
 
 use alloc::{boxed::Box, vec::Vec};
 
-use nettrace_event::EventSchema;
-
 use crate::{
     content::{Label, RowChange, ThreadInfo, ThreadSequence, TraceInfo},
     error::FormatError,
     payload::Refusal,
     stream_end::StreamEnd,
-    v6::{self, RowEncoder, SequencePointFlags},
-    writer::{Definition, IdRules, LeftOut, Row, Writer},
+    v6::{self, RowEncoder, SequencePointFlags, metadata},
+    writer::{Definition, IdRules, LeftOut, NumberedType, Row, Writer},
 };
 
 /// NetTrace version 6.
@@ -55,13 +53,13 @@ impl Writer for Blocks {
 
     fn define(
         &mut self,
-        types: &[(u32, &'static EventSchema)],
+        types: &[NumberedType],
         _: &mut LeftOut,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
         let mut rows = Vec::new();
-        for (id, schema) in types {
-            v6::metadata_row(*id, schema, &mut rows)?;
+        for ty in types {
+            metadata::numbered_row(ty.metadata_id, ty.event_id, ty.schema, &mut rows)?;
         }
         v6::metadata_block(&rows, out)
     }
