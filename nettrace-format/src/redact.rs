@@ -287,7 +287,8 @@ impl Redaction {
     /// has none.
     ///
     /// # Errors
-    /// It cannot be decoded, or becomes too large.
+    /// It cannot be decoded, or becomes too large. Or it has dates, and fits its type as well with
+    /// those of eight bytes as with those of sixteen: it is not known where a value begins.
     #[must_use]
     pub fn payload(&mut self, id: u32, payload: &[u8]) -> Option<Result<Vec<u8>, Refusal>> {
         let Some(fields) = self.types.get(&id)? else {
@@ -302,16 +303,23 @@ impl Redaction {
 
 fn again(payload: &[u8], fields: &[Chosen], used: &mut Vec<usize>) -> Result<Vec<u8>, Refusal> {
     let mut again = |date| Again::new(payload, date, used).fields(fields);
-    // Dates have eight bytes, or sixteen if only that fits, as readers take them. Bytes behind
-    // the last field are not copied.
+    // Bytes behind the last field are not copied.
     let short = again(8);
-    let is_short = matches!(short, Ok((true, _)));
-    if !is_short && fields.iter().any(|field| has_dates(&field.ty)) {
-        if let Ok((true, long)) = again(16) {
-            return Ok(long);
-        }
+    if !fields.iter().any(|field| has_dates(&field.ty)) {
+        return short.map(|taken| taken.payload);
     }
-    short.map(|(_, payload)| payload)
+    // Dates have eight bytes, or sixteen if only that fits, as readers take them. If both can be,
+    // what is a secret in one is another field in the other. Of those that fit both, few of eight
+    // bytes are a time in sixteen: they are of the years up to 1709.
+    match (short, again(16)) {
+        (Ok(short), Ok(long)) if short.is_whole => match long.is_whole && long.has_times {
+            true => Err(Refusal::Malformed),
+            false => Ok(short.payload),
+        },
+        (Ok(_), Ok(long)) if !long.is_whole => Err(Refusal::Malformed),
+        (_, Ok(long)) => Ok(long.payload),
+        (short, Err(_)) => short.map(|taken| taken.payload),
+    }
 }
 
 /// What replaces values.

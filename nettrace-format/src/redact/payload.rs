@@ -15,11 +15,22 @@ use crate::{
     v6::{PlainType, TypeCode},
 };
 
+/// A payload that was made again.
+pub(super) struct Taken {
+    pub(super) payload: Vec<u8>,
+    /// Whether the fields take the whole of the old one.
+    pub(super) is_whole: bool,
+    /// Whether all dates of sixteen bytes in it can be times.
+    pub(super) has_times: bool,
+}
+
 /// A payload that is made again.
 pub(super) struct Again<'a, 'b> {
     source: Parts<'a>,
     /// The size of a date.
     date: usize,
+    /// See [`Taken::has_times`].
+    has_times: bool,
     out: Vec<u8>,
     located: Vec<Located>,
     /// Where the last located data of the payload ends.
@@ -35,11 +46,10 @@ impl<'a, 'b> Again<'a, 'b> {
     pub(super) fn new(payload: &'a [u8], date: usize, used: &'b mut Vec<usize>) -> Self {
         let (out, located) = (Vec::with_capacity(payload.len()), Vec::new());
         let source = Parts::new(payload);
-        Self { source, date, out, located, end: 0, located_bytes: 0, used }
+        Self { source, date, has_times: true, out, located, end: 0, located_bytes: 0, used }
     }
 
-    /// The new payload, and whether the fields take the whole of the old one.
-    pub(super) fn fields(mut self, fields: &[Chosen]) -> Result<(bool, Vec<u8>), Refusal> {
+    pub(super) fn fields(mut self, fields: &[Chosen]) -> Result<Taken, Refusal> {
         let mut is_whole = true;
         for field in fields {
             // An older version of the type has fewer fields.
@@ -49,11 +59,11 @@ impl<'a, 'b> Again<'a, 'b> {
             }
             self.field(field)?;
         }
-        let fits = is_whole && self.source.position().max(self.end) == self.source.payload.len();
+        is_whole &= self.source.position().max(self.end) == self.source.payload.len();
         put_located(&self.located, 0, &mut self.out)?;
         match self.out.len() > MAX_PAYLOAD {
             true => Err(Refusal::PayloadTooLarge),
-            false => Ok((fits, self.out)),
+            false => Ok(Taken { payload: self.out, is_whole, has_times: self.has_times }),
         }
     }
 
@@ -170,7 +180,10 @@ impl<'a, 'b> Again<'a, 'b> {
     /// `out` is where the bytes from `start` on will be.
     fn pass(&mut self, ty: &TypeCode<'_>, out: usize, start: &'a [u8]) -> Result<(), Refusal> {
         match ty {
-            TypeCode::Plain(PlainType::DateTime) => _ = self.source.take(self.date)?,
+            TypeCode::Plain(PlainType::DateTime) => {
+                let date = self.source.take(self.date)?;
+                self.has_times &= date.len() == 8 || can_be_time(date);
+            }
             TypeCode::Plain(plain) => _ = self.source.plain(*plain)?,
             TypeCode::Object(fields) => {
                 fields.iter().try_for_each(|field| self.pass(&field.ty, out, start))?;
@@ -369,6 +382,14 @@ fn number(ty: PlainType, bytes: &[u8]) -> Option<i128> {
         }
         _ => return None,
     })
+}
+
+/// Whether a date of sixteen bytes can be a time, or is zero throughout.
+fn can_be_time(date: &[u8]) -> bool {
+    let parts = date.chunks_exact(2).map(|part| u16::from_le_bytes([part[0], part[1]]));
+    let ranges = [1601..=9999, 1..=12, 0..=6, 1..=31, 0..=23, 0..=59, 0..=60, 0..=999];
+    parts.clone().all(|part| part == 0)
+        || parts.zip(ranges).all(|(part, range)| range.contains(&part))
 }
 
 fn is_unit(ty: &TypeCode<'_>) -> bool {

@@ -373,6 +373,47 @@ fn what_is_not_described_is_not_copied() {
     }
 }
 
+/// A date has eight bytes, or sixteen. If a payload fits its type as well, or as badly, with both,
+/// what is the secret in one way is another field in the other.
+#[test]
+fn a_secret_behind_a_date_of_unknown_size_is_not_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, out] = ["t", "out"].map(|name| folder.path().join(name));
+    let parts = [2026_i16, 11, 6, 21, 9, 39, 11, 5];
+    let long: Vec<u8> = parts.iter().flat_map(|part| part.to_le_bytes()).collect();
+    let short = 134_000_000_000_000_000_u64.to_le_bytes();
+    let secret = NUMBER.to_le_bytes();
+    let behind = [1; 8];
+    let numbers = |name| EventType::new(1, "P", 1, name).field("at", &[16]).field("id", &[12]);
+    let numbers = numbers("Numbers").field("next", &[12]);
+    let texts = EventType::new(2, "P", 2, "Texts").field("at", &[16]).field("id", &[12]);
+    let texts = texts.field("text", &[18]);
+    let text = [utf16("kept"), vec![0; 2]].concat();
+    let cases: [(u32, &[&[u8]], bool); 7] = [
+        (1, &[&short, &secret, &[2; 8]], true),
+        (1, &[&long, &secret, &[2; 8]], true),
+        // Bytes behind the last field: it fits as badly with dates of eight bytes.
+        (1, &[&long, &secret, &[2; 8], &behind], false),
+        (1, &[&short, &secret, &[2; 8], &behind, &behind], false),
+        // With dates of eight bytes the secret is the begin of the text.
+        (2, &[&long, &secret, &text], false),
+        (2, &[&short, &secret, &text], true),
+        // Too few bytes for one of sixteen.
+        (1, &[&short], true),
+    ];
+    for (number, (metadata, payload, is_kept)) in cases.into_iter().enumerate() {
+        let mut stream = Stream::new();
+        stream.metadata(&numbers).metadata(&texts).thread(1);
+        let row = Row::new(1, 1, 2_000).metadata(metadata).payload(&payload.concat());
+        fs::write(&path, stream.events(&[row]).end()).unwrap();
+        let (code, said) = redact(&path, &out, &["--fields", "id"]);
+        let bytes = fs::read(&out).unwrap();
+        assert!(!contains(&bytes, &secret), "{number}: {said}");
+        assert_eq!((code == 0, code == 3), (is_kept, !is_kept), "{number}: {said}");
+        assert_eq!(verify(&bytes[..]).unwrap().events, u64::from(is_kept), "{number}: {said}");
+    }
+}
+
 fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
