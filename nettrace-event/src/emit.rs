@@ -1,6 +1,6 @@
 //! How events are emitted.
 
-use core::num::NonZero;
+use core::{marker::PhantomData, num::NonZero};
 
 use crate::{
     any_event::AnyEvent,
@@ -104,11 +104,43 @@ pub trait Accompany {
 /// emit!(Snapshot { rows: count_rows() });
 /// # }
 /// ```
+///
+/// The expression is a part of the function around it: it may borrow from temporary values, such as
+/// `&format!("…")` or `&names.lock().unwrap()`, and use `?` and `.await`.
 #[macro_export]
 macro_rules! emit {
-    ($event:expr) => {
-        $crate::emit_lazy(|| $event)
-    };
+    ($event:expr) => {{
+        let unmade = $crate::__private::Unmade::EVENT;
+        if unmade.is_any_enabled() {
+            unmade.emit($event);
+        }
+    }};
+}
+
+/// The type of an event before there is one. For the code of [`emit!`], which no closure can have:
+/// what a closure returns cannot borrow from its temporary values.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Unmade<T>(PhantomData<fn() -> T>);
+
+impl<T> Unmade<T> {
+    /// The compiler finds out `T` by [`emit`](Self::emit).
+    pub const EVENT: Self = Self(PhantomData);
+}
+
+impl<T: TraceEvent> Unmade<T> {
+    /// Whether anybody listens.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_any_enabled(&self) -> bool {
+        T::is_any_enabled()
+    }
+
+    /// Records the event.
+    #[inline(always)]
+    pub fn emit(self, event: T) {
+        event.emit();
+    }
 }
 
 /// Records the event that `event` returns. Calls `event` only if a session listens.

@@ -96,6 +96,9 @@ extern crate std;
 mod any_encoder;
 mod any_event;
 pub mod check;
+/// For the code of derives. Not part of the public interface.
+#[doc(hidden)]
+pub mod doc_comment;
 mod emit;
 mod encode;
 pub mod encoding;
@@ -123,7 +126,7 @@ pub use crate::any_encoder::AnyEncoder;
 pub use crate::field::Cut;
 pub use crate::{
     any_event::AnyEvent,
-    emit::{Accompany, Emit, emit_lazy},
+    emit::{Accompany, Emit, Unmade, emit_lazy},
     encode::PayloadEncoder,
     event::{
         EventType, KERNEL_BIT, LOST_BIT, Made, NOT_REGISTERED, PAYLOADS_VARY, SESSION_BITS,
@@ -144,6 +147,10 @@ pub mod traits {
     pub use crate::{event::TraceEvent, field::TraceField};
 }
 
+/// For the code of derives, in editions in which the path `::core` is one of the crate.
+#[doc(hidden)]
+pub use ::core as __core;
+
 /// The items that derived code names, under the path that it expects.
 #[doc(hidden)]
 pub mod __private {
@@ -155,7 +162,7 @@ pub mod __private {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __declare_types {
-    ($($ty:ident [$($meaning:literal),*])*) => {
+    ($($ty:ident [$($meaning:expr),*])*) => {
         $(const _: () = {
             #[$crate::lock::declared::linkme::distributed_slice(
                 $crate::lock::declared::DECLARED

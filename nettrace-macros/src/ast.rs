@@ -1,5 +1,6 @@
 //! Reads the derive's input and its attributes, without checking them yet.
 
+use proc_macro2::Span;
 use syn::{DeriveInput, Fields, Generics, Ident, Index, Member, Path, Type};
 
 use crate::{
@@ -95,6 +96,11 @@ impl<'a> Container<'a> {
         Self { ident: &input.ident, generics: &input.generics, krate, attrs, input, body }
     }
 
+    /// The name as a part of the derive's code.
+    pub(crate) fn derived_ident(&self) -> Ident {
+        derived_ident(self.ident)
+    }
+
     /// The words in `#[repr(...)]` attributes.
     pub(crate) fn reprs(&self) -> Vec<Ident> {
         let mut words = Vec::new();
@@ -112,6 +118,14 @@ impl<'a> Container<'a> {
         }
         words
     }
+}
+
+/// The name of a type as a part of the derive's code, in which it is no mistake that the type is
+/// deprecated.
+pub(crate) fn derived_ident(ident: &Ident) -> Ident {
+    let mut ident = ident.clone();
+    ident.set_span(Span::call_site().located_at(ident.span()));
+    ident
 }
 
 fn fields<'a>(fields: &'a Fields, place: Place, errors: &mut Errors) -> Vec<Field<'a>> {

@@ -4,12 +4,13 @@
 //! have mixed-site hygiene and begin with two underscores. Without these, a constant of the user
 //! with the same name would turn the binding into a pattern.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
-use syn::{LitStr, Type, spanned::Spanned};
+use syn::{Attribute, Data, DeriveInput, Fields, LitStr, Meta, Type, spanned::Spanned};
 
 use crate::{
     ast::Container,
+    doc_comment::DocComment,
     valid::{Encoding, Event, Format, Id, Value},
     value::Level,
 };
@@ -18,7 +19,7 @@ use crate::{
 pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> TokenStream {
     let krate = &container.krate;
     let private = quote!(#krate::__private);
-    let ident = container.ident;
+    let ident = container.derived_ident();
     let (impl_generics, type_generics, where_clause) = container.generics.split_for_impl();
 
     let fields_trait = fields_trait(container, events, &private);
@@ -32,19 +33,18 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
     });
     let distinct = distinct_ids(events, &private);
     let declared = events.iter().enumerate().map(|(at, event)| {
-        let (ty, meanings) = (type_ident(at), event.fields.iter().map(|value| &value.meaning));
+        let meaning = |value: &Value<'_>| DocComment::or_empty(value.meaning.as_ref(), &private);
+        let (ty, meanings) = (type_ident(at), event.fields.iter().map(meaning));
         quote!(#ty [#(#meanings),*])
     });
     let (types, count) = ((0..events.len()).map(type_ident), events.len());
     let event_type = event_type_body(events);
     let encode = encode_body(container, events, &private);
     let encoder = encoder_ident();
+    let allowed = allowed_lints(container.input);
 
     quote! {
-        // The types of fields were written elsewhere, where Clippy has its say about them.
-        #[allow(
-            deprecated, unused_qualifications, clippy::borrowed_box, clippy::ref_option_ref
-        )]
+        #(#[allow(#allowed)])*
         const _: () = {
             #fields_trait
             #(#statics)*
@@ -73,6 +73,28 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
     }
 }
 
+/// The lists of lints that a type or its parts allow or expect, for the constant that the code is
+/// in: it names what the type names. No other lint is allowed there, because a crate may forbid that.
+pub(crate) fn allowed_lints(input: &DeriveInput) -> Vec<TokenStream> {
+    let of_fields = |fields: &Fields| fields.iter().flat_map(|field| field.attrs.clone()).collect();
+    let of_parts: Vec<Attribute> = match &input.data {
+        Data::Struct(data) => of_fields(&data.fields),
+        Data::Enum(data) => data
+            .variants
+            .iter()
+            .flat_map(|variant| [variant.attrs.clone(), of_fields(&variant.fields)].concat())
+            .collect(),
+        Data::Union(_) => Vec::new(),
+    };
+    let lints = |attribute: &Attribute| match &attribute.meta {
+        Meta::List(list) if list.path.is_ident("allow") || list.path.is_ident("expect") => {
+            Some(list.tokens.clone())
+        }
+        _ => None,
+    };
+    input.attrs.iter().chain(&of_parts).filter_map(lints).collect()
+}
+
 /// The schemas of fields.
 pub(crate) fn field_schemas(values: &[Value<'_>], private: &TokenStream) -> Vec<TokenStream> {
     let schema = |value: &Value<'_>| {
@@ -92,7 +114,7 @@ pub(crate) fn field_schemas(values: &[Value<'_>], private: &TokenStream) -> Vec<
                     value.name.value()
                 );
                 let condition = quote!(#private::check::is_locatable(&#described));
-                let assertion = assertion(span, &condition, &message);
+                let assertion = assertion(span, &condition, &message, private);
                 quote!({ #assertion #described })
             }
             _ => described.clone(),
@@ -186,8 +208,31 @@ pub(crate) fn self_place(container: &Container<'_>) -> impl Fn(usize, &Value<'_>
 }
 
 /// A constant that fails to compile, with the error at `span`, unless the condition holds.
-pub(crate) fn assertion(span: Span, condition: &TokenStream, message: &str) -> TokenStream {
-    quote_spanned!(span=> ::core::assert!(#condition, #message);)
+pub(crate) fn assertion(
+    span: Span,
+    condition: &TokenStream,
+    message: &str,
+    private: &TokenStream,
+) -> TokenStream {
+    let core = core(private, span);
+    quote_spanned!(span=> #core::assert!(#condition, #message);)
+}
+
+/// The path of `core` with a span of the user's. `::core` with such a span would be a path of the
+/// user's edition, and that of 2015 does not know it.
+pub(crate) fn core(private: &TokenStream, span: Span) -> TokenStream {
+    with_span(quote!(#private::__core), span)
+}
+
+/// The tokens with another span. `$crate` is what it is by its own.
+fn with_span(tokens: TokenStream, span: Span) -> TokenStream {
+    let with_span = |mut token: TokenTree| {
+        if !matches!(&token, TokenTree::Ident(ident) if ident == "$crate") {
+            token.set_span(span);
+        }
+        token
+    };
+    tokens.into_iter().map(with_span).collect()
 }
 
 /// The local variable that holds the encoder.
@@ -203,7 +248,7 @@ fn fields_trait(
     events: &[Event<'_>],
     private: &TokenStream,
 ) -> TokenStream {
-    let ident = container.ident;
+    let ident = container.derived_ident();
     let (impl_generics, type_generics, where_clause) = container.generics.split_for_impl();
     let field_idents: Vec<_> = (0..events.len()).map(fields_ident).collect();
     let fields = events.iter().map(|event| {
@@ -233,7 +278,7 @@ fn distinct_ids(events: &[Event<'_>], private: &TokenStream) -> Option<TokenStre
     let schemas = (0..events.len()).map(schema_ident);
     let condition = quote!(#private::check::ids_are_distinct(&[#(&#schemas),*]));
     let message = "two variants of this enum have the same event id: give one of them another";
-    let assertion = assertion(span, &condition, message);
+    let assertion = assertion(span, &condition, message, private);
     Some(quote!(const _: () = { #assertion };))
 }
 
@@ -259,7 +304,7 @@ fn checked_format(
     let message =
         format!("`format = {word}` does not fit the type of the field `{}`", value.name.value());
     let condition = quote!(#private::check::format_fits(#private::FieldFormat::#variant, &#ty));
-    let assertion = assertion(word.span(), &condition, &message);
+    let assertion = assertion(word.span(), &condition, &message, private);
     quote!({ #assertion #private::FieldFormat::#variant })
 }
 
@@ -269,8 +314,9 @@ fn checked(
     ty: &TokenStream,
     condition: &TokenStream,
     message: &str,
+    private: &TokenStream,
 ) -> TokenStream {
-    let assertion = assertion(expression.span(), condition, message);
+    let assertion = assertion(expression.span(), condition, message, private);
     quote!({
         const __TRACE_EVENT_VALUE: #ty = #expression;
         #assertion
@@ -294,17 +340,22 @@ fn schema_value(
     };
     let opcode = option(event.opcode.clone());
     let message = option(event.message.as_ref().map(|message| quote!(#message)));
-    let description = option(event.description.as_ref().map(|text| quote!(#text)));
+    let description = match &event.description {
+        Some(comment) => comment.optional(private),
+        None => option(None),
+    };
     let key_values = pairs(&event.key_values);
     let named = event.variant.unwrap_or(container.ident).span();
     let fields = checked_fields(container, at, named, private);
     // What `file!` and `line!` tell is where their tokens are, or the macro that made these.
+    // All of their tokens, so that the compiler does not take them for the macro's.
+    let core = core(private, named);
     let place = quote_spanned! {named=>
         #private::Place {
-            module: ::core::module_path!(),
-            file: ::core::file!(),
-            line: ::core::line!(),
-            column: ::core::column!(),
+            module: #core::module_path!(),
+            file: #core::file!(),
+            line: #core::line!(),
+            column: #core::column!(),
         }
     };
     quote! {
@@ -337,6 +388,7 @@ fn provider_schema(event: &Event<'_>, private: &TokenStream) -> TokenStream {
         &quote!(#private::check::is_provider_name(__TRACE_EVENT_VALUE, #group)),
         "a provider's name has 1 to 233 bytes (with its group), and no white space, control \
          character, `,`, `:` or `;`",
+        private,
     );
     quote! {
         #private::ProviderSchema {
@@ -359,6 +411,7 @@ fn schema_id(event: &Event<'_>, private: &TokenStream) -> (TokenStream, bool) {
                 &quote!(::core::primitive::u16),
                 &quote!(#private::check::is_event_id(__TRACE_EVENT_VALUE)),
                 "an event's id is 1 to 65,534",
+                private,
             );
             (id, true)
         }
@@ -373,7 +426,7 @@ fn checked_fields(
     named: Span,
     private: &TokenStream,
 ) -> TokenStream {
-    let (ident, fields) = (container.ident, fields_ident(at));
+    let (ident, fields) = (container.derived_ident(), fields_ident(at));
     let lifetimes = container.generics.lifetimes().map(|_| quote!('static));
     let size = assertion(
         named,
@@ -381,6 +434,7 @@ fn checked_fields(
         "a struct or tuple in a field of this event has more than 127 fields, which tracepoints \
          could not describe: group some of them in a struct of their own, or mark them \
          `#[trace_event(skip)]`",
+        private,
     );
     let nesting = assertion(
         named,
@@ -388,6 +442,7 @@ fn checked_fields(
         "structs within the fields of this event are more than 8 deep, which decoders of \
          tracepoints do not follow: flatten them (sequences and options within each other count \
          as structs)",
+        private,
     );
     quote!({
         const __TRACE_EVENT_FIELDS: &[#private::FieldSchema] =

@@ -3,12 +3,12 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
-use syn::{Fields, Ident, LitStr, Type};
+use syn::{Fields, GenericArgument, Ident, LitStr, PathArguments, Type};
 
 use crate::{
     ast::{Body, Container, Derive, Variant},
     error::Errors,
-    expand::{assertion, encode_values, encoder_ident, field_schemas, self_place},
+    expand::{allowed_lints, assertion, encode_values, encoder_ident, field_schemas, self_place},
     valid::{Encoding, Value, values, variant_name},
 };
 
@@ -34,7 +34,7 @@ pub(crate) fn trace_field(container: &Container<'_>, errors: &mut Errors) -> Tok
                     errors.on(container.ident, "a struct without fields has nothing to record");
                     TokenStream::new()
                 }
-                (None, _) => object(container, &values),
+                (None, _) => object(container, &values, errors),
             }
         }
         Body::Enum(variants) => choice(container, variants, errors),
@@ -48,7 +48,19 @@ pub(crate) fn trace_field(container: &Container<'_>, errors: &mut Errors) -> Tok
     }
 }
 
-fn object(container: &Container<'_>, values: &[Value<'_>]) -> TokenStream {
+fn object(container: &Container<'_>, values: &[Value<'_>], errors: &mut Errors) -> TokenStream {
+    let is_natural = |value: &&Value<'_>| !matches!(value.encoding, Encoding::Text(_));
+    for value in values.iter().filter(is_natural).filter(|value| contains(value.ty, container)) {
+        errors.on(
+            value.ty,
+            format!(
+                "`{}` contains itself, but an object has a list of fields that ends: record the \
+                 field's text with `encoding = debug`, leave it out with `skip`, or emit an event \
+                 for each element, with the id of the one that it belongs to",
+                container.ident
+            ),
+        );
+    }
     let private = private(container);
     let schemas = field_schemas(values, &private);
     let encoder = encoder_ident();
@@ -66,21 +78,24 @@ fn object(container: &Container<'_>, values: &[Value<'_>]) -> TokenStream {
                 _ => quote!(#ty: #private::TraceField),
             }
         });
-    in_anonymous_const(&implementation(
+    in_anonymous_const(
         container,
-        &quote!(),
-        bounds.collect(),
-        &quote! {
-            // With braces the slice is promoted to a static; otherwise it would be a temporary
-            // value.
-            const TYPE: #private::FieldType = #private::FieldType::Object { 0: &[#(#schemas),*] };
+        &implementation(
+            container,
+            &quote!(),
+            bounds.collect(),
+            &quote! {
+                // With braces the slice is promoted to a static; otherwise it would be a temporary
+                // value.
+                const TYPE: #private::FieldType = #private::FieldType::Object { 0: &[#(#schemas),*] };
 
-            #[inline(always)]
-            fn encode_field<__Encoder: #private::PayloadEncoder>(&self, #encoder: &mut __Encoder) {
-                #encode
-            }
-        },
-    ))
+                #[inline(always)]
+                fn encode_field<__Encoder: #private::PayloadEncoder>(&self, #encoder: &mut __Encoder) {
+                    #encode
+                }
+            },
+        ),
+    )
 }
 
 /// The implementations of a struct that is recorded as its only field, in every encoding of that.
@@ -96,21 +111,24 @@ fn transparent(container: &Container<'_>, value: &Value<'_>, errors: &mut Errors
         );
     }
     let bounds = vec![quote!(#ty: #private::TraceField<__As>)];
-    in_anonymous_const(&implementation(
+    in_anonymous_const(
         container,
-        &quote!(__As),
-        bounds,
-        &quote! {
-            const TYPE: #private::FieldType = <#ty as #private::TraceField<__As>>::TYPE;
-            const IS_SECRET: ::core::primitive::bool =
-                <#ty as #private::TraceField<__As>>::IS_SECRET;
+        &implementation(
+            container,
+            &quote!(__As),
+            bounds,
+            &quote! {
+                const TYPE: #private::FieldType = <#ty as #private::TraceField<__As>>::TYPE;
+                const IS_SECRET: ::core::primitive::bool =
+                    <#ty as #private::TraceField<__As>>::IS_SECRET;
 
-            #[inline(always)]
-            fn encode_field<__Encoder: #private::PayloadEncoder>(&self, #encoder: &mut __Encoder) {
-                <#ty as #private::TraceField<__As>>::encode_field(#place, #encoder);
-            }
-        },
-    ))
+                #[inline(always)]
+                fn encode_field<__Encoder: #private::PayloadEncoder>(&self, #encoder: &mut __Encoder) {
+                    <#ty as #private::TraceField<__As>>::encode_field(#place, #encoder);
+                }
+            },
+        ),
+    )
 }
 
 fn choice(container: &Container<'_>, variants: &[Variant<'_>], errors: &mut Errors) -> TokenStream {
@@ -165,7 +183,7 @@ fn choice(container: &Container<'_>, variants: &[Variant<'_>], errors: &mut Erro
             }
         })
     });
-    in_anonymous_const(&quote!(#constants #(#implementations)*))
+    in_anonymous_const(container, &quote!(#constants #(#implementations)*))
 }
 
 /// The integer type of an enum's discriminants, an expression of that type for each, and the
@@ -185,7 +203,7 @@ fn numbers(
         return (integer, numbers, TokenStream::new());
     }
     let integer = quote!(::core::primitive::i32);
-    let enumeration = container.ident;
+    let enumeration = container.derived_ident();
     let names: Vec<Ident> =
         (0..idents.len()).map(|at| format_ident!("__TRACE_FIELD_NUMBER_{at}")).collect();
     let constants = names.iter().zip(idents).map(|(name, ident)| {
@@ -196,7 +214,7 @@ fn numbers(
             "the number of `{ident}` does not fit into an `i32`: write `#[repr(i64)]` or the like \
              on the enum"
         );
-        let assertion = assertion(ident.span(), &quote!(#number.is_some()), &message);
+        let assertion = assertion(ident.span(), &quote!(#number.is_some()), &message, private);
         quote! {
             const #name: #integer = {
                 #assertion
@@ -218,7 +236,7 @@ fn implementation(
     body: &TokenStream,
 ) -> TokenStream {
     let private = private(container);
-    let ident = container.ident;
+    let ident = container.derived_ident();
     let mut generics = container.generics.clone();
     let mut bound = quote!(#private::TraceField);
     if !marker.is_empty() {
@@ -243,10 +261,41 @@ fn implementation(
     }
 }
 
-fn in_anonymous_const(items: &TokenStream) -> TokenStream {
+fn in_anonymous_const(container: &Container<'_>, items: &TokenStream) -> TokenStream {
+    let allowed = allowed_lints(container.input);
     quote! {
-        #[allow(deprecated, unused_qualifications)]
+        #(#[allow(#allowed)])*
         const _: () = { #items };
+    }
+}
+
+/// Whether the type of a field is made of the container: that is written, perhaps in collections
+/// and pointers of the standard library. Other generic types, such as ids, may only name it.
+fn contains(ty: &Type, container: &Container<'_>) -> bool {
+    const MADE_OF: [&str; 9] =
+        ["Arc", "BTreeMap", "Box", "Cow", "HashMap", "Option", "Rc", "Vec", "VecDeque"];
+    match ty {
+        Type::Array(array) => contains(&array.elem, container),
+        Type::Group(group) => contains(&group.elem, container),
+        Type::Paren(paren) => contains(&paren.elem, container),
+        Type::Reference(reference) => contains(&reference.elem, container),
+        Type::Slice(slice) => contains(&slice.elem, container),
+        Type::Tuple(tuple) => tuple.elems.iter().any(|ty| contains(ty, container)),
+        Type::Path(path) => {
+            let Some(last) = path.path.segments.last() else { return false };
+            if path.path.segments.len() == 1
+                && (last.ident == *container.ident || last.ident == "Self")
+            {
+                return true;
+            }
+            let PathArguments::AngleBracketed(arguments) = &last.arguments else { return false };
+            MADE_OF.iter().any(|name| last.ident == name)
+                && arguments.args.iter().any(|argument| match argument {
+                    GenericArgument::Type(ty) => contains(ty, container),
+                    _ => false,
+                })
+        }
+        _ => false,
     }
 }
 

@@ -3,12 +3,13 @@
 //! names only that crate, mostly its `__private`. Programs that read traces have `ReadEvent` and
 //! `ReadField` through `nettrace-reader`.
 //!
-//! `ast` reads the input, `valid` checks it, `expand`, `field` and `read` write the code. If there
+//! `ast` and `doc_comment` read the input, `valid` checks it, `expand`, `field` and `read` write the code. If there
 //! are mistakes, `fallback` writes the code instead. `traced` and `span` write spans. The events of
 //! a span are an input for the derive, which `call` writes.
 
 mod ast;
 mod attr;
+mod doc_comment;
 mod error;
 mod expand;
 mod fallback;
@@ -134,3 +135,8 @@ fn derive(input: &DeriveInput, derive: Derive, home: syn::Path) -> proc_macro2::
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// What older editions need, which have other paths.
+#[cfg(doctest)]
+#[doc = include_str!("../tests/edition_2015.md")]
+struct Edition2015;

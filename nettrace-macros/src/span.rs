@@ -8,8 +8,10 @@ use syn::{
 };
 
 use crate::{
+    ast::derived_ident,
     attr::{Attrs, Place},
     error::Errors,
+    expand::allowed_lints,
     start_and_stop::{self, Mode, SpanEvents, StartField, StopField, with_call_lifetimes},
 };
 
@@ -120,7 +122,7 @@ fn implementation(
     items: &TokenStream,
     [start, enter]: [&TokenStream; 2],
 ) -> TokenStream {
-    let ident = &input.ident;
+    let ident = derived_ident(&input.ident);
     let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
     let nothing = items.is_empty().then(|| {
         quote! {
@@ -131,15 +133,14 @@ fn implementation(
             }
         }
     });
+    let allowed = allowed_lints(input);
     quote! {
-        #[allow(
-            deprecated, missing_debug_implementations, unreachable_pub, unused_qualifications,
-            clippy::pedantic
-        )]
+        #(#[allow(#allowed)])*
         const _: () = {
             #items
             #nothing
 
+            #[automatically_derived]
             impl #impl_generics #krate::TraceSpan for #ident #type_generics #where_clause {
                 type Events = __Events;
 
@@ -217,10 +218,10 @@ struct Later {
 impl Later {
     fn stop_field(&self) -> StopField {
         let Self { ident, ty, attributes } = self;
-        let ty = with_call_lifetimes(ty.clone());
+        let (ty, core) = (with_call_lifetimes(ty.clone()), quote!(::core));
         StopField {
             ident: ident.clone(),
-            ty: quote_spanned!(self.ty.span()=> &'call ::core::option::Option<#ty>),
+            ty: quote_spanned!(self.ty.span()=> &'call #core::option::Option<#ty>),
             attributes: attributes.clone(),
             value: quote!(&self.#ident),
         }

@@ -162,17 +162,12 @@ impl SpanEvents<'_> {
                 #on_suspend,
             }
         });
-        // The writer makes a Stop that has no fields of its own.
-        let unused = self.is_plain().then(|| quote!(#[allow(dead_code)]));
-        // Of references to the types that were written, Clippy would say what nobody can change.
         quote! {
-            #[allow(clippy::borrowed_box, clippy::ref_option_ref)]
             #[derive(#krate::__private::TraceEvent)]
             #[trace_event(#keys)]
             enum #ident #lifetime {
                 #[trace_event(opcode = Start, description = #description)]
                 #on_start { #(#start),* },
-                #unused
                 #[trace_event(opcode = Stop, description = "It ends.")]
                 #on_stop {
                     #of_end

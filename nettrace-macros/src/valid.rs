@@ -7,10 +7,11 @@ use syn::{Ident, LitStr, Member, Type, ext::IdentExt};
 use crate::{
     ast::{Body, Container, Derive, Field, Variant},
     attr::Attrs,
+    doc_comment::DocComment,
     error::{Errors, list},
     message::placeholders,
     value::{
-        ENCODINGS, FORMATS, LOCATIONS, Level, MAX_PROVIDER, MAX_TEXT, Number, TEXTS, name_problem,
+        ENCODINGS, FORMATS, LOCATIONS, Level, MAX_PROVIDER, Number, TEXTS, name_problem,
         provider_problem, string_literal, ungroup,
     },
 };
@@ -31,7 +32,7 @@ pub(crate) struct Event<'a> {
     pub(crate) opcode: Option<TokenStream>,
     pub(crate) tag: TokenStream,
     pub(crate) message: Option<LitStr>,
-    pub(crate) description: Option<LitStr>,
+    pub(crate) description: Option<DocComment>,
     pub(crate) key_values: Vec<(LitStr, LitStr)>,
     pub(crate) fields: Vec<Value<'a>>,
 }
@@ -54,8 +55,7 @@ pub(crate) struct Value<'a> {
     pub(crate) tag: TokenStream,
     pub(crate) role: &'static str,
     pub(crate) key_values: Vec<(LitStr, LitStr)>,
-    /// The first paragraph of its doc comment, or nothing.
-    pub(crate) meaning: String,
+    pub(crate) meaning: Option<DocComment>,
 }
 
 /// How a field is shown: a variant of `nettrace_event::FieldFormat`.
@@ -271,7 +271,10 @@ fn event<'a>(
         opcode: attrs.opcode(errors),
         tag: number(common.tag, &shared.common.tag),
         message,
-        description: attrs.text("description", errors).or_else(|| doc_comment(attributes)),
+        description: attrs
+            .text("description", errors)
+            .map(DocComment::Text)
+            .or_else(|| DocComment::read(attributes)),
         key_values,
         fields,
     }
@@ -328,7 +331,7 @@ fn value<'a>(field: &'a Field<'_>, derive: Derive, errors: &mut Errors) -> Value
         tag: attrs.number("tag", 0, 65_535, errors).map_or_else(|| quote!(0), |(_, tag)| tag),
         role,
         key_values: attrs.pairs("key_values", errors),
-        meaning: doc_comment(&field.node.attrs).map_or_else(String::new, |text| text.value()),
+        meaning: DocComment::read(&field.node.attrs),
     }
 }
 
@@ -402,25 +405,6 @@ fn refuse_clashes(events: &[Event<'_>], errors: &mut Errors) {
             errors.on(tokens, format!("the event ids of `{other}` and `{name}` are both {number}"));
         }
     }
-}
-
-/// The first paragraph of a doc comment. `None` also if it cannot be in a trace.
-fn doc_comment(attributes: &[syn::Attribute]) -> Option<LitStr> {
-    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
-        syn::Meta::NameValue(meta) if meta.path.is_ident("doc") => string_literal(&meta.value),
-        _ => None,
-    });
-    let text = lines.map(|line| line.value()).collect::<Vec<_>>().join("\n");
-    let paragraph = text
-        .lines()
-        .map(str::trim)
-        .skip_while(|line| line.is_empty())
-        .take_while(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ");
-    // An unusable comment is left out without an error, because it was not written for the trace.
-    let usable = !paragraph.is_empty() && paragraph.len() <= MAX_TEXT && !paragraph.contains('\0');
-    usable.then(|| LitStr::new(&paragraph, Span::call_site()))
 }
 
 /// FNV-1a of the name, folded into 8,192 to 65,534: the same as `nettrace_event::derived_id`. This

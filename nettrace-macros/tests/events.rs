@@ -343,3 +343,59 @@ fn nested_values_follow_their_own_derive() {
          [ Counted 1, str Utf16 Low, ]"
     );
 }
+
+#[doc = include_str!("events_doc.md")]
+#[derive(TraceEvent)]
+#[trace_event(crate = nettrace_event)]
+struct Included {
+    #[doc = concat!("Of ", "parts.")]
+    _part: u8,
+}
+
+/// A literal,
+#[doc = concat!("and a ", "macro.\n\nNot this.")]
+#[derive(TraceEvent)]
+#[trace_event(crate = nettrace_event)]
+struct Mixed;
+
+/// A literal.
+///
+#[doc = include_str!("events_doc.md")]
+#[derive(TraceEvent)]
+#[trace_event(crate = nettrace_event)]
+enum Variants {
+    /// Before.
+    ///
+    #[doc = include_str!("events_doc.md")]
+    Over,
+    #[doc = ""]
+    #[doc = concat!("\n", "  Of a macro.  \n")]
+    Macro,
+    #[allow(clippy::empty_docs, reason = "the point of the test")]
+    #[doc = concat!("\n", "\n")]
+    Empty,
+}
+
+macro_rules! described {
+    ($name:ident, $doc:expr) => {
+        #[doc = $doc]
+        #[derive(TraceEvent)]
+        #[trace_event(crate = nettrace_event)]
+        struct $name;
+    };
+}
+described!(ByLiteral, "By a literal.");
+described!(ByMacro, concat!("By a ", "macro."));
+
+#[test]
+fn a_description_may_be_a_macro() {
+    let described = schema_of::<Included>().description;
+    assert_eq!(described, Some("An answer, the größte of all."));
+    assert_eq!(schema_of::<Mixed>().description, Some("A literal, and a macro."));
+    let variants = Variants::event_types().iter().map(|ty| ty.schema().description);
+    assert!(variants.eq([Some("Before."), Some("Of a macro."), None]));
+    assert_eq!(schema_of::<ByLiteral>().description, Some("By a literal."));
+    assert_eq!(schema_of::<ByMacro>().description, Some("By a macro."));
+    let _ = (Included { _part: 1 }, Variants::Over, Variants::Macro, Variants::Empty);
+    let _ = (Mixed, ByLiteral, ByMacro);
+}

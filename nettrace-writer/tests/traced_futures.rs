@@ -480,23 +480,67 @@ fn a_future_is_send_if_it_was() {
 /// The sizes are of 64-bit machines.
 #[test]
 #[cfg(target_pointer_width = "64")]
-fn a_future_grows_by_its_span() {
-    async fn bare<T>(argument: T) -> T {
-        pending(1).await;
-        argument
+fn a_future_grows_by_its_span_and_arguments() {
+    /// The same functions without and with the attribute.
+    macro_rules! plain_and_traced {
+        ($($function:item)*) => {
+            mod plain {
+                use super::pending;
+                $($function)*
+            }
+
+            mod with_spans {
+                use super::{pending, traced};
+                $(#[traced(provider = "Calls")] $function)*
+            }
+        };
     }
 
-    #[traced(provider = "Calls")]
-    async fn traced<T>(argument: T) -> T {
-        pending(1).await;
-        argument
+    plain_and_traced! {
+        pub(super) async fn keeps<T>(argument: T) -> T {
+            pending(1).await;
+            argument
+        }
+
+        pub(super) async fn moves<T>(argument: T) -> T {
+            let moved = argument;
+            pending(1).await;
+            moved
+        }
+
+        pub(super) async fn passes_on<T>(argument: T) -> T {
+            keeps(argument).await
+        }
+
+        pub(super) fn returns_block<T>(argument: T) -> impl Future<Output = T> {
+            let times = 1;
+            async move {
+                pending(times).await;
+                argument
+            }
+        }
     }
 
-    fn grows<T: Copy>(argument: T) -> usize {
-        size_of_val(&traced(argument)) - size_of_val(&bare(argument))
+    macro_rules! growth {
+        ($function:ident, $argument:expr) => {
+            size_of_val(&with_spans::$function($argument))
+                - size_of_val(&plain::$function($argument))
+        };
     }
 
-    for grown in [grows(()), grows([0_u8; 64]), grows([0_u8; 1024])] {
-        assert!(grown <= 144, "{grown} bytes");
+    fn check<T: Copy>(argument: T) {
+        const SPAN: usize = 144;
+        let keeps = growth!(keeps, argument);
+        assert!(keeps <= SPAN, "{keeps}");
+        // Both functions are traced.
+        let passes_on = growth!(passes_on, argument);
+        assert!(passes_on <= 2 * SPAN + size_of::<T>(), "{passes_on}");
+        for once_more in [growth!(moves, argument), growth!(returns_block, argument)] {
+            assert!(once_more <= SPAN + size_of::<T>(), "{once_more}");
+        }
     }
+
+    check(());
+    check([0_u8; 64]);
+    check([0_u8; 1024]);
 }

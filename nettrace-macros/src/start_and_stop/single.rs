@@ -55,7 +55,6 @@ impl SpanEvents<'_> {
         let keep = self.keep();
         let description = description.replace("begins", "is over");
         quote! {
-            #[allow(unused_imports)]
             use #krate::__traced::Value as __Value;
 
             #[derive(#krate::__private::TraceEvent)]
@@ -90,7 +89,6 @@ impl SpanEvents<'_> {
             quote!(#mark #call)
         });
         Some(quote! {
-            #[allow(clippy::all, clippy::pedantic)]
             #[inline(always)]
             fn __keep<'call>(
                 #encoder: &mut #kept,

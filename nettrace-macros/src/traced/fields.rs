@@ -197,9 +197,10 @@ fn text(name: Ident, local: &Ident, word: &Ident, value: &Expr) -> StartField {
         }
         _ => (quote!(&::core::primitive::str), quote!(&'call ::core::primitive::str)),
     };
+    let core = quote!(::core);
     let value = match &*word.to_string() {
         "as_ref" => quote_spanned! {span=>
-            ::core::convert::AsRef::<::core::primitive::str>::as_ref(&#value)
+            #core::convert::AsRef::<#core::primitive::str>::as_ref(&#value)
         },
         _ => quote_spanned!(span=> &#value),
     };
@@ -226,7 +227,7 @@ fn identifier(expr: &Expr) -> Option<Ident> {
 }
 
 /// What the arguments are named, also within their patterns, with the types that are written.
-fn arguments(function: &ItemFn) -> Vec<(&Ident, Option<&Type>)> {
+pub(super) fn arguments(function: &ItemFn) -> Vec<(&Ident, Option<&Type>)> {
     let mut all = Vec::new();
     for argument in &function.sig.inputs {
         if let FnArg::Typed(argument) = argument {

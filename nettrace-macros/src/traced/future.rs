@@ -7,13 +7,13 @@ use syn::{
     visit_mut::{self, VisitMut},
 };
 
-use super::{Guard, Spec, as_value, local};
+use super::{Guard, Spec, as_value, in_order, local};
 use crate::error::Errors;
 
 impl Spec<'_> {
     /// The statements of an async function or block whose body was `inner`. The span begins when
-    /// they run.
-    pub(super) fn future(&self, inner: &ExprAsync) -> TokenStream {
+    /// they run. `named` is a statement before the body.
+    pub(super) fn future(&self, inner: &ExprAsync, named: Option<TokenStream>) -> TokenStream {
         let krate = self.call.krate;
         let (span, future) = (local("__span"), local("__future"));
         let in_span = self.in_span();
@@ -24,7 +24,6 @@ impl Spec<'_> {
         let returned = local("__return");
         let said = (!self.output.is_never()).then(|| {
             quote! {
-                #[allow(unreachable_code, clippy::all, clippy::pedantic)]
                 if let ::core::option::Option::Some(#returned) =
                     ::core::option::Option::None::<#ty>
                 {
@@ -32,10 +31,13 @@ impl Spec<'_> {
                 }
             }
         });
-        let inner = ExprAsync { block: parse_quote!({ #said #block }), ..inner.clone() };
+        let inner = ExprAsync { block: parse_quote!({ #named #said #block }), ..inner.clone() };
+        // The block yields what the function returns. If that is a future, so it was before.
+        let allow =
+            self.output.may_be_future().then(|| quote!(#[allow(clippy::async_yields_async)]));
         quote! {
             let #span = #begin;
-            #[allow(clippy::async_yields_async)]
+            #allow
             let #future = #inner;
             #krate::InSpan::with_result(#future, #span, #in_span).await
         }
@@ -55,10 +57,9 @@ impl Spec<'_> {
         let krate = self.call.krate;
         let (span, future) = (local("__span"), local("__future"));
         let (begin, in_span) = (self.begin(Guard::Later), self.in_span());
-        let body = &function.block;
+        let body = in_order(function);
         parse_quote!({
             let #span = #begin;
-            #[allow(clippy::async_yields_async)]
             let #future = #krate::__traced::call(move || #body);
             #krate::InSpan::with_result(#future, #span, #in_span)
         })
@@ -91,7 +92,7 @@ impl Spec<'_> {
     }
 
     fn rewrite(&self, block: &mut ExprAsync) {
-        let statements = self.future(&ExprAsync { attrs: Vec::new(), ..block.clone() });
+        let statements = self.future(&ExprAsync { attrs: Vec::new(), ..block.clone() }, None);
         block.block = parse_quote!({ #statements });
     }
 

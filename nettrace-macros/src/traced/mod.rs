@@ -5,21 +5,27 @@
 //! known before the span ends. Which it is, the type of the value decides and not its name: it may
 //! be an alias. An async function's body becomes an async block within a future that is a span.
 //!
-//! The user's statements stay in a block of their own, with their own tokens. So lints and errors
-//! are those of the function as written.
+//! The user's statements stay in a block of their own, with their own tokens, and the function keeps
+//! its braces. So lints and errors are those of the function as written. The code itself allows
+//! none of the compiler's lints, because a crate may forbid that.
 
+mod drop_order;
 mod fields;
 mod future;
 mod output;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Block, Expr, Item, ItemFn, Path, Type, ext::IdentExt, parse_quote, spanned::Spanned};
+use syn::{
+    Attribute, Block, Expr, Item, ItemFn, Path, Type, ext::IdentExt, parse_quote, spanned::Spanned,
+    token::Brace,
+};
 
 use self::output::{Future, Output};
 use crate::{
     attr::{Attrs, Place},
     error::Errors,
+    expand::core,
     start_and_stop::{self, Mode, SpanEvents, StopField},
     value::ungroup,
 };
@@ -44,12 +50,18 @@ pub(crate) fn traced(arguments: TokenStream, item: TokenStream, home: Path) -> T
         _ => home,
     };
     let spec = Spec::read(&attrs, &krate, &function, &mut errors);
+    if spec.has_inner_body(&function) {
+        drop_order::name_ignored(&mut function);
+    }
     let block = spec.block(&function, &mut errors);
     if let Some(mut tokens) = errors.into_compile_errors() {
         function.to_tokens(&mut tokens);
         return tokens;
     }
-    *function.block = block;
+    // The span of a function ends with its last token. If that were the macro's, lints would take
+    // the function for a part of the macro, and say nothing.
+    let brace_token = function.block.brace_token;
+    *function.block = Block { brace_token, ..block };
     function.into_token_stream()
 }
 
@@ -157,7 +169,8 @@ impl<'a> Spec<'a> {
     fn block(&self, function: &ItemFn, errors: &mut Errors) -> Block {
         if function.sig.asyncness.is_some() {
             let body = &function.block;
-            let future = self.future(&parse_quote!(async move #body));
+            let named = drop_order::statement(function);
+            let future = self.future(&parse_quote!(async move #body), named);
             return parse_quote!({ #future });
         }
         match self.output.future {
@@ -167,25 +180,32 @@ impl<'a> Spec<'a> {
         }
     }
 
+    /// Whether the body becomes a closure or an async block.
+    fn has_inner_body(&self, function: &ItemFn) -> bool {
+        let output = &self.output;
+        if function.sig.asyncness.is_some() || output.future != Future::No {
+            return function.sig.asyncness.is_some();
+        }
+        let keeps_caller =
+            track_caller(function).is_some() && !output.is_result() && !output.has_impl;
+        self.ret.is_some() || self.err.is_some() || (output.may_be_result && !keeps_caller)
+    }
+
     fn sync_block(&self, function: &ItemFn, errors: &mut Errors) -> Block {
         let krate = self.call.krate;
         let body = &function.block;
         let span = local("__span");
         let begin = self.begin(Guard::Call(&span));
         let ty = &self.output.ty;
-        let is_recorded = self.ret.is_some() || self.err.is_some();
-        let track_caller = function.attrs.iter().find(|a| a.path().is_ident("track_caller"));
-        let is_unseen = !self.output.may_be_result
-            || (track_caller.is_some() && !self.output.is_result() && !self.output.has_impl);
-        if is_unseen && !is_recorded {
+        if !self.has_inner_body(function) {
             let body = as_value(body);
             // The compiler knows what the type is.
+            let core = core(&quote!(#krate::__private), ty.span());
             let check = self.output.may_be_result.then(|| {
                 quote_spanned! {ty.span()=>
                     const {
-                        #[allow(unused_imports)]
                         use #krate::__traced::NoResult as _;
-                        ::core::assert!(
+                        #core::assert!(
                             !#krate::__traced::IsResult::<#ty>::IS,
                             #HIDES_THE_CALLER
                         )
@@ -199,14 +219,13 @@ impl<'a> Spec<'a> {
                 #body
             });
         }
-        if let Some(attribute) = track_caller {
+        if let Some(attribute) = track_caller(function) {
             errors.on(attribute, HIDES_THE_CALLER);
         }
         let result = local("__result");
         let end = if self.call.is_plain() && !self.output.is_never() {
             quote! {
                 #krate::__traced::end(&mut #span, {
-                    #[allow(unused_imports)]
                     use #krate::__traced::AnyReturned as _;
                     #krate::__traced::Returned(&#result).outcome()
                 })
@@ -215,10 +234,11 @@ impl<'a> Spec<'a> {
             let handler = self.handler(None, &quote!(&#result));
             quote!(#krate::__traced::end_with(&mut #span, #handler))
         };
+        let in_order = in_order(function);
         parse_quote!({
             let mut #span = ::core::option::Option::None;
             #begin
-            let #result = #krate::__traced::call(move || -> #ty #body);
+            let #result = #krate::__traced::call(move || -> #ty #in_order);
             #end;
             #result
         })
@@ -252,8 +272,9 @@ impl<'a> Spec<'a> {
         };
         let enabled_if = enabled_if.map(|condition| {
             let is_wanted = local("__is_wanted");
+            let core = core(&quote!(#krate::__private), condition.span());
             quote_spanned! {condition.span()=>
-                && { let #is_wanted: ::core::primitive::bool = #condition; #is_wanted }
+                && { let #is_wanted: #core::primitive::bool = #condition; #is_wanted }
             }
         });
         quote!({
@@ -347,7 +368,6 @@ impl<'a> Spec<'a> {
         };
         quote! {
             |#events, #parameter mut #end| {
-                #[allow(unused_imports)]
                 use #krate::__traced::AnyReturned as _;
                 #record
             }
@@ -376,8 +396,9 @@ impl<'a> Spec<'a> {
         let (shown_ret, shown_err) = (shown_ret.into_iter(), shown_err.into_iter());
         let with_ret = shown_ret.chain(no_err.cloned());
         let with_err = no_ret.cloned().chain(shown_err);
-        let ok = quote_spanned!(at=> ::core::result::Result::Ok(#value));
-        let not_ok = quote_spanned!(at=> ::core::result::Result::Err(#error));
+        let core = core(&quote!(#krate::__private), at);
+        let ok = quote_spanned!(at=> #core::result::Result::Ok(#value));
+        let not_ok = quote_spanned!(at=> #core::result::Result::Err(#error));
         // Without `err`, it can be a type of the user that is named so.
         let result = match err {
             Some(_) => output.clone(),
@@ -433,7 +454,8 @@ impl Text {
             Some(_) => value.clone(),
             None => quote_spanned!(variant.span()=> #krate::__traced::Shown::#variant(#value)),
         };
-        quote_spanned!(variant.span()=> ::core::option::Option::Some(#shown))
+        let core = core(&quote!(#krate::__private), variant.span());
+        quote_spanned!(variant.span()=> #core::option::Option::Some(#shown))
     }
 
     /// What a key asks for. A number is recorded as it is, unless the key asks for its text.
@@ -460,10 +482,24 @@ impl Text {
     }
 }
 
-/// The user's block as the value of another one. If it is on one line, the compiler would say that
-/// its braces are not necessary.
-fn as_value(block: &Block) -> TokenStream {
-    quote!(#[allow(unused_braces)] #block)
+/// The attribute with which a function sees its caller.
+fn track_caller(function: &ItemFn) -> Option<&Attribute> {
+    function.attrs.iter().find(|attribute| attribute.path().is_ident("track_caller"))
+}
+
+/// The body of a closure that drops the arguments as the function does.
+fn in_order(function: &ItemFn) -> Block {
+    let body = &*function.block;
+    let Some(named) = drop_order::statement(function) else { return body.clone() };
+    let inner = as_value(body);
+    Block { brace_token: body.brace_token, ..parse_quote!({ #named #inner }) }
+}
+
+/// The user's block as the value of another one. Its braces are the macro's: of the user's, on one
+/// line, the compiler would say that they are not necessary.
+fn as_value(block: &Block) -> Block {
+    let span = Span::call_site().located_at(block.brace_token.span.join());
+    Block { brace_token: Brace(span), stmts: block.stmts.clone() }
 }
 
 /// A variable that the user's code cannot see.

@@ -67,6 +67,12 @@ impl Output {
             || primitive(&self.ty).is_some()
     }
 
+    /// Whether the type may be a future: it is not written as one of the most usual others.
+    pub(super) fn may_be_future(&self) -> bool {
+        let is_other = ["Result", "String", "Vec"].iter().any(|name| self.is_named(name));
+        !is_other && !self.has_no_error() && !self.is_never()
+    }
+
     /// The number or truth value that a call returns, alone or in a `Result`. `is_result`: the
     /// type is a `Result` in any case.
     pub(super) fn number(&self, is_result: bool) -> Option<&Type> {
@@ -93,7 +99,7 @@ impl Output {
 }
 
 /// The name of a number's type, or `bool`.
-fn primitive(ty: &Type) -> Option<String> {
+pub(super) fn primitive(ty: &Type) -> Option<String> {
     const NAMES: [&str; 15] = [
         "bool", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32",
         "u64", "u128", "usize",
