@@ -74,8 +74,8 @@ pub use crate::{
 pub mod frames {
     pub use crate::context::frames::{
         Above, Begun, Entered, IdBytes, IdList, Ids, Implied, InForce, MARKS, SAMPLED_OUT,
-        Snapshot, activity, decode, enter_span, has_no_labels, inherit, is_sampled_out, labels,
-        leave, new_ids, unique, version, with_current, with_span,
+        Snapshot, activity, close, decode, enter_span, has_no_labels, inherit, is_sampled_out,
+        labels, leave, new_ids, unique, version, with_current, with_span,
     };
     #[cfg(feature = "testing")]
     pub use crate::context::frames::{MAX_CAPTURE, captured, enter_capture, span_ids};

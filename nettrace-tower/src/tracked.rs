@@ -46,10 +46,7 @@ impl Tracked {
     pub(crate) fn within<R>(&mut self, f: impl FnOnce() -> R) -> R {
         match self {
             Self::Span(span) => span.within(f),
-            Self::Caller(context) => {
-                let _scope = context.enter();
-                f()
-            }
+            Self::Caller(context) => context.within(f),
             Self::Nothing => f(),
         }
     }

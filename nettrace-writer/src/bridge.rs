@@ -295,7 +295,7 @@ pub enum Within<'a> {
 ///
 /// It does not end when it is dropped, because the other library says when. Ends that come in
 /// another order than the begins are no error: whatever is within the scope that
-/// [ends](Self::leave) ends with it.
+/// [ends](Self::leave) ends with it, as at the end of a poll.
 #[derive(Debug)]
 #[must_use = "the span is in force until `leave` is called"]
 pub struct Entry {
@@ -307,7 +307,7 @@ impl Entry {
     /// Ends it, and what is within it. Does nothing if it has ended with a scope around it.
     #[inline]
     pub fn leave(self) {
-        frames::leave(&self.entered);
+        frames::close(&self.entered);
     }
 }
 

@@ -233,8 +233,8 @@ type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 struct Thread {
     expected: Arc<Expected>,
     contexts: Arc<Mutex<Vec<(Context, InForce)>>>,
-    /// Guards with the place of their frames. A place is (depth, frame's number).
-    guards: Vec<(Guard, (usize, u64))>,
+    /// Guards with the numbers of their frames.
+    guards: Vec<(Guard, u64)>,
     frames: Vec<(u64, InForce)>,
     frame_numbers: u64,
     futures: Vec<BoxedFuture>,
@@ -247,28 +247,20 @@ impl Thread {
         self.frames.last().map(|frame| frame.1.clone()).unwrap_or_default()
     }
 
-    fn push(&mut self, in_force: InForce) -> (usize, u64) {
+    fn push(&mut self, in_force: InForce) -> u64 {
         self.frame_numbers += 1;
         self.frames.push((self.frame_numbers, in_force));
-        (self.frames.len(), self.frame_numbers)
+        self.frame_numbers
     }
 
-    /// Ends a frame and those within it, if it has not ended.
-    fn pop(&mut self, (depth, number): (usize, u64)) {
-        if self.frames.get(depth - 1).is_some_and(|frame| frame.0 == number) {
-            self.frames.truncate(depth - 1);
-        }
-    }
-
-    fn end(&mut self, mut guard: Guard, place: (usize, u64)) {
+    /// Ends a frame. Those within it stay.
+    fn end(&mut self, mut guard: Guard, number: u64) {
+        let at = self.frames.iter().position(|frame| frame.0 == number).expect("it is in force");
+        let (_, in_force) = self.frames.remove(at);
         if let Guard::Span(span) = &mut guard {
-            // A span that has ended with a scope around it stops among the labels of now.
-            let frame = self.frames.get(place.0 - 1).filter(|frame| frame.0 == place.1);
-            let labels = frame.map(|frame| frame.1.labels.clone());
-            span.own.labels = labels.unwrap_or_else(|| self.in_force().labels);
+            span.own.labels = in_force.labels;
         }
         drop(guard);
-        self.pop(place);
     }
 
     /// The ids of a span that has begun here.
@@ -332,15 +324,15 @@ impl Thread {
             Step::EnterSpan(place) => {
                 let span = self.begin(*place);
                 assert_eq!(span.is_recorded(), !span.own.is_sampled_out());
-                let place = self.push(span.own.clone());
-                self.guards.push((Guard::Span(span.enter()), place));
+                let number = self.push(span.own.clone());
+                self.guards.push((Guard::Span(span.enter()), number));
             }
             Step::EnterLabels(key, value) => {
                 let mut in_force = self.in_force();
                 in_force.labels.insert(key, *value);
-                let place = self.push(in_force);
+                let number = self.push(in_force);
                 let scope = enter_labels(&[Label::Int(key, *value)]).unwrap();
-                self.guards.push((Guard::Labels(scope), place));
+                self.guards.push((Guard::Labels(scope), number));
             }
             Step::KeepContext => {
                 self.contexts.lock().push((Context::current(), self.in_force()));
@@ -352,11 +344,11 @@ impl Thread {
                 }
                 let (context, in_force) = which.get(&kept).clone();
                 drop(kept);
-                let place = self.push(in_force);
-                self.guards.push((Guard::Context(context.enter()), place));
+                let number = self.push(in_force);
+                self.guards.push((Guard::Context(context.enter()), number));
             }
             Step::Drop(which) | Step::Forget(which) if !self.guards.is_empty() => {
-                let (guard, place) = self.guards.swap_remove(which.index(self.guards.len()));
+                let (guard, number) = self.guards.swap_remove(which.index(self.guards.len()));
                 if matches!(step, Step::Forget(_)) {
                     return match guard {
                         Guard::Span(span) => mem::forget(span),
@@ -364,7 +356,7 @@ impl Thread {
                         Guard::Context(scope) => mem::forget(scope),
                     };
                 }
-                self.end(guard, place);
+                self.end(guard, number);
             }
             Step::Begin(place, polls) => {
                 let expected = Arc::clone(&self.expected);
@@ -436,8 +428,8 @@ fn check(programs: [Vec<Step>; 2]) {
                     own,
                 };
                 program.iter().for_each(|step| thread.run(step));
-                while let Some((guard, place)) = thread.guards.pop() {
-                    thread.end(guard, place);
+                while let Some((guard, number)) = thread.guards.pop() {
+                    thread.end(guard, number);
                 }
                 // What is forgotten may still be in force.
                 let _none = Context::none().enter();

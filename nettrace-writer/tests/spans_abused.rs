@@ -7,6 +7,7 @@ mod span_support;
 use std::{
     collections::{HashMap, HashSet},
     future, mem,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -46,19 +47,23 @@ fn forget(context: &Context) {
 }
 
 #[test]
-fn scopes_that_are_forgotten_again_and_again_take_no_more_memory() {
+fn scopes_that_polls_forget_again_and_again_take_no_more_memory() {
     let events = seen(|| {
         work(|| {
             let context = Context::current();
-            let round = || {
-                let outer = context.enter();
+            let forgetful = future::poll_fn(|_| {
                 for _ in 0..50 {
                     forget(&context);
                 }
-                drop(outer);
+                task::Poll::<()>::Pending
+            });
+            let mut forgetful = pin!(forgetful.with_context(context.clone()));
+            let mut round = || {
+                let mut cx = task::Context::from_waker(Waker::noop());
+                assert!(forgetful.as_mut().poll(&mut cx).is_pending());
             };
             round();
-            // Their outer scope ended, and they with it. So there is room for the next ones.
+            // The poll ended, and they with it. So there is room for the next ones.
             assert_eq!(allocations::of(|| (0..20).for_each(|_| round())), 0);
             inside(2);
         });

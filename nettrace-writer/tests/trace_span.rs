@@ -11,7 +11,7 @@ use std::{
 
 use nettrace_writer::{Context, FutureExt, Outcome, Parent, TraceSpan};
 
-use crate::span_support::{block_on, inside, pending, poll_and_drop, seen, texts, unheard};
+use crate::span_support::{Seen, block_on, inside, pending, poll_and_drop, seen, texts, unheard};
 
 #[derive(TraceSpan)]
 #[trace_event(provider = "Calls", level = Warning, later = [
@@ -176,6 +176,83 @@ fn a_future_can_be_a_span() {
             "CheckoutStop(outcome=cancelled, polls=1, status=[], size=[], reason=[])",
         ]
     );
+}
+
+#[derive(TraceSpan)]
+#[trace_event(provider = "Calls")]
+struct Phase {
+    number: u32,
+}
+
+/// The names of events and the spans that they are in, without those of `Stop`s.
+fn places(events: &[Seen]) -> Vec<(&str, Option<u64>)> {
+    let others = events.iter().filter(|event| event.opcode != 2);
+    others.map(|event| (&*event.text, event.span)).collect()
+}
+
+#[test]
+fn a_guard_can_take_the_place_of_another() {
+    let mut spans = Vec::new();
+    let events = seen(|| {
+        let _around = Phase { number: 0 }.enter();
+        let around = Context::current().span_id();
+        let mut phase = None;
+        for number in 1..=3 {
+            // The new one begins within the old one, which ends then.
+            phase = Some(Phase { number }.enter());
+            inside(number);
+            spans.push(Context::current().span_id().unwrap().to_u64());
+        }
+        drop(phase);
+        inside(4);
+        assert_eq!(Context::current().span_id(), around);
+    });
+    let [start, ..] = &events[..] else { panic!("{events:?}") };
+    let root = start.span;
+    let mut expected = vec![("PhaseStart(number=0)".to_owned(), root)];
+    for (span, number) in spans.iter().zip(1..) {
+        expected.push((format!("PhaseStart(number={number})"), Some(*span)));
+        expected.push((format!("Inside(number={number})"), Some(*span)));
+    }
+    expected.push(("Inside(number=4)".to_owned(), root));
+    let expected: Vec<_> = expected.iter().map(|(text, span)| (&**text, *span)).collect();
+    assert_eq!(places(&events), expected);
+    // Each has its Stop, in its own span, and all are of one trace.
+    let stops: Vec<_> = events.iter().filter(|event| event.opcode == 2).collect();
+    let stopped: Vec<_> = stops.iter().map(|event| event.span.unwrap()).collect();
+    assert_eq!(stopped, [&spans[..], &[root.unwrap()]].concat());
+    assert!(stops.iter().all(|stop| stop.text == "PhaseStop(outcome=ok, polls=0)"), "{stops:?}");
+    assert!(events.iter().all(|event| event.trace == start.trace));
+}
+
+#[test]
+fn guards_of_all_kinds_may_end_in_any_order() {
+    let events = seen(|| {
+        let elsewhere = Phase { number: 0 }.start();
+        for first in 0..4 {
+            let outer = Phase { number: 1 }.enter();
+            let context = elsewhere.context().enter();
+            let inner = Phase { number: 2 }.enter();
+            let never = Phase { number: 3 }.start().enter();
+            let span = Context::current().span_id();
+            let (mut outer, mut context) = (Some(outer), Some(context));
+            let (mut inner, mut never) = (Some(inner), Some(never));
+            match first {
+                0 => outer = None,
+                1 => context = None,
+                2 => inner = None,
+                _ => never = None,
+            }
+            if first < 3 {
+                assert_eq!(Context::current().span_id(), span);
+            } else {
+                assert_ne!(Context::current().span_id(), span);
+            }
+            drop((outer, context, inner, never));
+            assert_eq!(Context::current().span_id(), None);
+        }
+    });
+    assert_eq!(events.iter().filter(|event| event.opcode == 2).count(), 13);
 }
 
 #[test]

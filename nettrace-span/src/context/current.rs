@@ -169,6 +169,15 @@ impl Context {
         self.snapshot.version & SAMPLED_OUT != 0
     }
 
+    /// Calls `f` with this context in force, as [`enter`](Self::enter) does. What is forgotten in
+    /// `f` ends with it: it is a poll, or a part of one.
+    #[doc(hidden)]
+    #[inline]
+    pub fn within<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _poll = PollScope(frames::enter_snapshot(&self.snapshot));
+        f()
+    }
+
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
@@ -213,7 +222,19 @@ impl From<TraceContext> for Context {
     }
 }
 
+/// Ends the scope of a poll, however that ends.
+struct PollScope(Entered);
+
+impl Drop for PollScope {
+    #[inline]
+    fn drop(&mut self) {
+        frames::close(&self.0);
+    }
+}
+
 /// Keeps a [`Context`] in force on the thread that entered it, until it is dropped.
+///
+/// Scopes may end in any order. What was entered within this one stays in force when this ends.
 ///
 /// Must not be held across an `.await`: a future has
 /// [`with_context`](crate::FutureExt::with_context). The

@@ -1,9 +1,10 @@
 //! The frames of a thread: what is in force on it, and what comes back into force when a scope
 //! ends.
 //!
-//! A frame has everything that its scope puts in force, not only what it adds. So leaving a scope
-//! shortens the stack of frames and does nothing else. A scope that is forgotten stays in force
-//! until an outer one ends; a scope that ends after an outer one does nothing.
+//! A frame has everything that its scope puts in force, not only what it adds. So leaving the
+//! innermost scope shortens the stack of frames and does nothing else. A scope that is left while
+//! others are within it is taken out from below them ([`order`]): they stay in force as they are. A
+//! poll [closes](close) its scope, which ends what was forgotten within.
 //!
 //! The ids of a span stand in the frame as they are. An event copies them into the buffer
 //! ([`with_span`]), and the session's thread makes a label list of them.
@@ -12,6 +13,7 @@ mod begin;
 pub(crate) mod captured;
 mod in_force;
 mod list;
+mod order;
 mod push;
 mod span_ids;
 #[cfg(test)]
@@ -278,14 +280,42 @@ pub(crate) fn enter_snapshot(snapshot: &Snapshot) -> Entered {
     at_end(with_frames(|frames| frames.push_snapshot(snapshot))).unwrap_or(Entered::NOTHING)
 }
 
-/// Ends a scope. Scopes that it contains end with it. Does nothing if it has ended.
+/// Ends a scope. Those within it stay in force. Does nothing if it has ended.
+#[inline(never)]
 pub fn leave(entered: &Entered) {
+    leave_by(entered, Frames::take_out);
+}
+
+/// Ends a scope, and those within it. Does nothing if it has ended.
+#[inline(never)]
+pub fn close(entered: &Entered) {
+    leave_by(entered, Frames::cut_off);
+}
+
+/// Ends a scope. `if_outer` does it if the scope is not the innermost, or has ended.
+#[inline(always)]
+fn leave_by(entered: &Entered, if_outer: fn(&mut Frames, &Entered)) {
     if entered.is_something() {
-        let left = with_frames(|frames| frames.pop(entered));
+        let left = with_frames(|frames| frames.pop(entered, if_outer));
         if left == Err(LabelError::ThreadEnding) && is_innermost(entered) {
             nothing_at_end();
         }
     }
+}
+
+/// Makes a scope the innermost one, if it has not ended and is not that already. Those that were
+/// within it come back into force when it ends. Returns `false` if it has ended.
+#[inline]
+pub(crate) fn raise(entered: &mut Entered) -> bool {
+    is_innermost(entered) || (entered.is_something() && raise_outer(entered))
+}
+
+/// [`raise`] for a scope that is not the innermost.
+#[cold]
+#[inline(never)]
+fn raise_outer(entered: &mut Entered) -> bool {
+    let raised = with_frames(|frames| frames.raise(entered));
+    raised.ok().flatten().map(|raised| *entered = raised).is_some()
 }
 
 /// Ends the scopes within this one, which must have been forgotten. Returns `false` if this one has
@@ -367,17 +397,18 @@ impl Frames {
 
     /// Changes the ids of a span that is in force, and whether it is sampled out.
     fn replace(&mut self, entered: &Entered, span: &Begun) {
-        if entered.is_something() && self.has(entered) {
-            let frame = &mut self.frames[entered.depth];
+        if let Some(depth) = self.depth_of(entered) {
+            let frame = &mut self.frames[depth];
             frame.ids = Some(span.ids);
             frame.version |= span.number & SAMPLED_OUT;
             set_innermost(frame.serial, frame.version);
         }
     }
 
-    /// Ends a scope, which was not [`NOTHING`](Entered::NOTHING).
+    /// Ends a scope, which was not [`NOTHING`](Entered::NOTHING), if it is the innermost, and
+    /// otherwise calls `if_outer`.
     #[inline(always)]
-    fn pop(&mut self, entered: &Entered) {
+    fn pop(&mut self, entered: &Entered, if_outer: fn(&mut Self, &Entered)) {
         let depth = entered.depth - 1;
         match self.frames.get_mut(depth..) {
             Some([outer, frame, ..])
@@ -391,42 +422,8 @@ impl Frames {
                 // Something else is in force, with hardly any exception.
                 change_innermost(serial, version);
             }
-            _ => self.cut_off(entered),
+            _ => if_outer(self, entered),
         }
-    }
-
-    /// [`pop`](Self::pop) for a scope that is not the innermost, or has ended.
-    #[cold]
-    #[inline(never)]
-    fn cut_off(&mut self, entered: &Entered) {
-        if self.has(entered) {
-            self.cut(entered.depth - 1);
-        }
-    }
-
-    #[inline]
-    fn return_to(&mut self, entered: &Entered) -> bool {
-        let is_there = self.has(entered);
-        if is_there && self.depth > entered.depth {
-            self.cut(entered.depth);
-        }
-        is_there
-    }
-
-    /// Whether a scope has not ended.
-    #[inline]
-    fn has(&self, entered: &Entered) -> bool {
-        let frame = self.frames.get(entered.depth);
-        entered.depth <= self.depth && frame.is_some_and(|frame| frame.serial == entered.serial)
-    }
-
-    fn cut(&mut self, depth: usize) {
-        for frame in self.frames[..=self.depth].iter_mut().skip(depth + 1) {
-            frame.state = None;
-        }
-        self.depth = depth;
-        let innermost = &self.frames[depth];
-        set_innermost(innermost.serial, innermost.version);
     }
 
     /// Where the labels of the next frame go.

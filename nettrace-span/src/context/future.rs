@@ -25,8 +25,7 @@ pin_project! {
             let mut this = this.project();
             if this.future.is_some() {
                 // Destructors of what the future holds may emit.
-                let _scope = this.context.enter();
-                this.future.set(None);
+                this.context.within(|| this.future.set(None));
             }
         }
     }
@@ -43,9 +42,8 @@ impl<F: Future> Future for WithContext<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<F::Output> {
         let mut this = self.project();
-        let _scope = this.context.enter();
         match this.future.as_mut().as_pin_mut() {
-            Some(future) => future.poll(cx),
+            Some(future) => this.context.within(|| future.poll(cx)),
             None => Poll::Pending, // never: it is `None` only while this is being dropped
         }
     }

@@ -26,7 +26,7 @@ pub fn begin<E: SpanEvents>(
     // It is nothing, and the code that would drop it is not needed.
     mem::forget(place.replace(EnteredSpan::off(events())));
     if let Some(EnteredSpan { span, .. }) = place {
-        span.begin_here(parent, sampling, Until::End, start);
+        span.begin_here(parent, sampling, Until::Return, start);
     }
 }
 

@@ -43,6 +43,8 @@ struct Active {
     started: Started,
     /// Whether the thread was unwinding when the span was entered.
     was_panicking: bool,
+    /// Whether it is the span of a call, which ends what it has forgotten.
+    is_call: bool,
     /// How it ends, if somebody has said so.
     outcome: Option<Outcome>,
 }
@@ -68,8 +70,18 @@ pub(super) enum Until {
     Start,
     /// Its first poll has ended, which comes next.
     Poll,
-    /// It ends.
+    /// It ends, as a guard.
     End,
+    /// The call ends that it is the span of.
+    Return,
+}
+
+impl Until {
+    /// Whether the span is in force on this thread until it ends.
+    #[inline(always)]
+    fn is_end(self) -> bool {
+        matches!(self, Self::End | Self::Return)
+    }
 }
 
 impl Open {
@@ -96,10 +108,10 @@ impl Open {
         self.0.insert(active)
     }
 
-    /// Ends the scope of a span that goes on.
-    fn leave(&mut self) {
+    /// Ends the scope of a span, and what is within it.
+    fn close(&mut self) {
         if let Some(Active { entered, .. }) = &mut self.0 {
-            frames::leave(&mem::replace(entered, Entered::NOTHING));
+            frames::close(&mem::replace(entered, Entered::NOTHING));
         }
     }
 
@@ -116,7 +128,7 @@ impl Active {
     #[inline]
     fn new(begun: Begun, was_panicking: bool) -> Self {
         let (entered, started) = (Entered::NOTHING, Started::NEVER);
-        Self { begun, entered, started, was_panicking, outcome: None }
+        Self { begun, entered, started, was_panicking, is_call: false, outcome: None }
     }
 
     /// Puts the span in force, if it is not. Whatever is within it ends.
@@ -138,7 +150,7 @@ impl Active {
     }
 }
 
-/// Leaves a span's scope when it is dropped, also if the span's events unwind. A span that `ends`
+/// Ends a span's scope when it is dropped, also if the span's events unwind. A span that `ends`
 /// is over then.
 struct Inside<'a> {
     open: &'a mut Open,
@@ -148,7 +160,7 @@ struct Inside<'a> {
 impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.open.leave();
+        self.open.close();
         if self.ends {
             self.open.0 = None;
         }
@@ -165,7 +177,7 @@ pub(super) fn begin(open: &mut Open, how: &How<'_>) -> bool {
         return begin_sampled_out(open, how);
     }
     // First, so that nothing that may unwind comes between the ids and their scope.
-    let was_panicking = how.until == Until::End && thread::panicking();
+    let was_panicking = how.until.is_end() && thread::panicking();
     let above = match how.parent {
         Parent::Current => Above::Current,
         Parent::None => Above::Nothing(None),
@@ -174,6 +186,7 @@ pub(super) fn begin(open: &mut Open, how: &How<'_>) -> bool {
     };
     frames::begin_span(&above, |begun| &mut open.put(Active::new(begun, was_panicking)).entered);
     let Some(active) = &mut open.0 else { return true };
+    active.is_call = how.until == Until::Return;
     if how.sampling.is_some() || active.begun.is_undecided() {
         return decide(open, how);
     }
@@ -184,7 +197,7 @@ pub(super) fn begin(open: &mut Open, how: &How<'_>) -> bool {
 #[cold]
 #[inline(never)]
 fn begin_sampled_out(open: &mut Open, how: &How<'_>) -> bool {
-    if how.until != Until::End {
+    if !how.until.is_end() {
         if let Some(begun) = frames::begin_sampled_out() {
             open.put(Active::new(begun, false));
         }
@@ -204,7 +217,7 @@ fn decide(open: &mut Open, how: &How<'_>) -> bool {
         return true;
     }
     if how.until == Until::Start {
-        open.leave();
+        open.close();
     }
     false
 }
@@ -221,7 +234,7 @@ pub(super) fn has_started(open: &mut Open, how: &How<'_>) {
     let Some(active) = &mut open.0 else { return };
     active.started = if how.is_single { Started::now() } else { Started::at_last_event() };
     if how.until == Until::Start {
-        open.leave();
+        open.close();
     }
 }
 
@@ -234,6 +247,9 @@ pub(super) fn enter(open: &mut Open) {
 }
 
 /// Ends a span, unless it has ended: puts it in force, records its Stop, and leaves its scope.
+///
+/// What was entered within it and has not ended is in force again then, because a guard may be
+/// dropped before others. If it is the span of a call, that ends too: the call has forgotten it.
 /// Without an `outcome`, it is what somebody has said, or else what it seems to be. If a poll has
 /// unwound, it is [`Outcome::Panicked`] in any case.
 ///
@@ -247,8 +263,15 @@ pub(super) fn end(
 ) {
     let inside = Inside { open, ends: true };
     let Some(active) = &mut inside.open.0 else { return };
+    let is_innermost = if active.is_call {
+        frames::return_to(&active.entered)
+    } else {
+        frames::raise(&mut active.entered)
+    };
     if active.begun.is_recorded() {
-        active.put_in_force();
+        if !is_innermost {
+            active.entered = frames::enter_span(&active.begun);
+        }
         let outcome = match polls {
             Some(Polls { is_polled: true, .. }) => Outcome::Panicked,
             _ => outcome.or(active.outcome).unwrap_or_else(|| outcome_now(active)),
@@ -321,7 +344,7 @@ impl Before<'_> {
 
 impl Drop for Before<'_> {
     fn drop(&mut self) {
-        self.open.leave();
+        self.open.close();
     }
 }
 

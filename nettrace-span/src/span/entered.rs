@@ -21,8 +21,11 @@ use crate::context::NotAcrossAwait;
 ///
 /// [guide]: https://docs.rs/nettrace-writer/latest/nettrace_writer/guide/#a-request-as-a-tree
 ///
-/// A guard that is forgotten (`mem::forget`) leaves its span without a Stop, and in force until an
-/// outer scope ends.
+/// Guards may end in any order, for instance if a new one takes the place of another in a variable.
+/// What was entered within a guard stays in force when the guard ends.
+///
+/// A guard that is forgotten (`mem::forget`) leaves its span without a Stop, and in force until the
+/// poll, the `#[traced]` call or the thread ends that it was entered in.
 #[must_use = "the span ends when this is dropped; keep it in a variable (`let _ = …` drops it at \
               once)"]
 pub struct EnteredSpan<E: SpanEvents> {

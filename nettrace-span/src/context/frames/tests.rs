@@ -1,8 +1,8 @@
 use nettrace_event::label::{LAST_LABEL, split_label};
 
 use super::{
-    Above, Begun, Entered, IdList, Implied, InForce, Label, MAX_LABEL_BYTES, begin_span, decode,
-    enter_span, leave, return_to, with_current,
+    Above, Begun, Entered, IdList, Implied, InForce, Label, MAX_LABEL_BYTES, begin_span, close,
+    decode, enter_span, leave, raise, return_to, with_current, with_frames,
 };
 use crate::context::{Context, enter_labels};
 
@@ -184,7 +184,76 @@ fn scopes_may_end_in_any_order() {
     leave(&second);
     assert_eq!(list().0, number, "another scope has its place");
     leave(&first);
-    assert!(current().is_empty());
+    assert_eq!(list().0, number, "what is within a scope outlives it");
     leave(&third);
+    assert!(current().is_empty());
+    leave(&first);
+    assert!(current().is_empty());
+}
+
+#[test]
+fn a_poll_ends_what_is_within() {
+    let first = enter_span(&child());
+    let second = enter_span(&child());
+    close(&first);
+    assert!(current().is_empty());
+    leave(&second);
+    assert!(current().is_empty());
+}
+
+#[test]
+fn labels_outlive_those_around_them() {
+    let [a, b, c] = ["a", "b", "c"].map(|key| enter_labels(&[Label::Int(key, 1)]).unwrap());
+    let span = enter_span(&child());
+    let all = list();
+    drop(b);
+    assert_eq!(list(), all, "nothing to write again");
+    assert_one_list(&all.1);
+    let d = enter_labels(&[Label::Int("d", 1)]).unwrap();
+    let all = list();
+    drop(c);
+    leave(&span);
+    assert_eq!(list(), all);
+    assert_eq!(current()[3..], ["a", "b", "c", "d"].map(|key| format!("Int({key:?}, 1)"))[..]);
+    assert_one_list(&all.1);
+    drop(d);
+    assert_eq!(current(), ["Int(\"a\", 1)"], "what was around those that have ended");
+    drop(a);
+    assert!(current().is_empty());
+}
+
+#[test]
+fn a_scope_that_is_raised_has_what_it_had() {
+    let outer = enter_labels(&[Label::Str("outer", "of all")]).unwrap();
+    let mut span = enter_span(&child());
+    let (number, mine) = list();
+    let labels = enter_labels(&[Label::Str("inner", "longer than the others")]).unwrap();
+    let inner = list();
+    assert!(raise(&mut span));
+    assert_eq!(list(), (number, mine));
+    leave(&span);
+    assert_eq!(list(), inner);
+    assert!(!raise(&mut span), "it has ended");
+    assert_eq!(list(), inner);
+    drop(outer);
+    assert_eq!(list(), inner);
+    drop(labels);
+    assert!(current().is_empty());
+}
+
+#[test]
+fn a_variable_whose_scope_is_replaced_for_ever_takes_no_more_room() {
+    let outer = enter_labels(&[Label::Str("outer", "x")]).unwrap();
+    let mut scope = enter_labels(&[Label::Int("round", -1)]).unwrap();
+    let mut room = 0;
+    for round in 0..100 {
+        scope = enter_labels(&[Label::Int("round", round)]).unwrap();
+        let used = with_frames(|frames| (frames.depth, frames.used())).unwrap();
+        assert_eq!(used.0, 2);
+        assert!(round == 0 || used.1 <= room, "{used:?}");
+        room = used.1 + 1; // numbers of two digits take two bytes
+    }
+    drop(outer);
+    drop(scope);
     assert!(current().is_empty());
 }
