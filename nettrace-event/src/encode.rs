@@ -99,6 +99,14 @@ pub trait PayloadEncoder: Sized {
         0
     }
 
+    /// Says that values of at least `len` bytes follow, as NetTrace has them. Returns `false` if
+    /// they do not fit: then they need not be passed. The derive says it of fields that are numbers.
+    #[inline(always)]
+    fn expect(&mut self, len: usize) -> bool {
+        let _ = len;
+        true
+    }
+
     /// [`FieldType::Bool`].
     fn bool(&mut self, value: bool);
     /// [`FieldType::Bool8`].

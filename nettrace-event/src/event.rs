@@ -61,8 +61,12 @@ pub struct EventType {
     lost: AtomicU32,
     /// The size of every payload; see [`payload_size`](Self::payload_size).
     payload_size: AtomicU32,
-    /// The index and the size as rows store them; see [`row_head`](Self::row_head).
+    /// See [`delta_shift`](Self::delta_shift).
+    delta_shift: AtomicU32,
+    /// What rows store before and after the time; see [`row_head`](Self::row_head).
     row_head: AtomicU64,
+    /// See [`like_head`](Self::like_head).
+    like_head: AtomicU64,
     /// The next type in the registry's list.
     pub(crate) next: AtomicPtr<EventType>,
     /// The next type among those that the registry finds by the same hash.
@@ -95,7 +99,9 @@ impl EventType {
             id: AtomicU32::new(0),
             lost: AtomicU32::new(0),
             payload_size: AtomicU32::new(PAYLOADS_VARY),
+            delta_shift: AtomicU32::new(0),
             row_head: AtomicU64::new(0),
+            like_head: AtomicU64::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
             next_by_id: AtomicPtr::new(ptr::null_mut()),
             next_set_aside: AtomicPtr::new(ptr::null_mut()),
@@ -254,6 +260,20 @@ impl EventType {
         self.row_head.load(Ordering::Relaxed)
     }
 
+    /// The header of a row that follows one of the same type: see [`compact_like_head`].
+    #[inline]
+    #[must_use]
+    pub fn like_head(&self) -> u64 {
+        self.like_head.load(Ordering::Relaxed)
+    }
+
+    /// From which bit of [`row_head`](Self::row_head) on the time is.
+    #[inline]
+    #[must_use]
+    pub fn delta_shift(&self) -> u32 {
+        self.delta_shift.load(Ordering::Relaxed)
+    }
+
     /// Whether the type was registered and not refused.
     ///
     /// ```
@@ -301,21 +321,50 @@ impl EventType {
         let size = size.unwrap_or(PAYLOADS_VARY);
         self.payload_size.store(size, Ordering::Relaxed);
         self.row_head.store(compact_head(index, size), Ordering::Relaxed);
+        self.delta_shift.store(delta_shift(index), Ordering::Relaxed);
+        self.like_head.store(compact_like_head(size), Ordering::Relaxed);
     }
 }
 
 /// The [payload size](EventType::payload_size) of a type whose payloads differ in size.
 pub const PAYLOADS_VARY: u32 = u32::MAX;
 
-/// What is before and after the time in the header of a row, in a `.nettrace` file of version 6.
-/// The low four bytes are a byte for the flags, and the metadata id. The next two are the size of
-/// the payload. The next says how many of those four count, and the highest how many of those two.
-/// Both numbers are below 2^14, as LEB128. If payloads vary in size, that takes two bytes of 0.
+/// The flags of a row that has its metadata id and its payload's size, and of one that has its size.
+const WHOLE: u64 = 0x81;
+const SIZED: u64 = 0x80;
+
+/// The bit of a time in two bytes that says that a second byte follows.
+const TWO_BYTES: u64 = 0x80;
+
+/// Where a header has its length.
+const LEN: u32 = 61;
+
+/// The header of a row in a `.nettrace` file of version 6, as one store writes it: flags, metadata
+/// id, the time in two bytes of LEB128, and the size of the payload. The time is 0: the bits of
+/// another one are added from [`delta_shift`] on. The highest three bits say how many bytes there
+/// are, at most seven.
+///
+/// The id and the size are below 2^14. If payloads vary in size, that takes two bytes of 0.
 #[must_use]
 pub const fn compact_head(index: u32, size: u32) -> u64 {
     let (id, id_len) = leb128(index);
     let (size, size_len) = if size == PAYLOADS_VARY { (0, 2) } else { leb128(size) };
-    id << 8 | size << 32 | (1 + id_len) << 48 | size_len << 56
+    let (time_at, size_at) = (8 + 8 * id_len, 24 + 8 * id_len);
+    let len = 3 + id_len + size_len;
+    WHOLE | id << 8 | TWO_BYTES << time_at | size << size_at | len << LEN
+}
+
+/// From which bit of that header on the time is.
+#[must_use]
+pub const fn delta_shift(index: u32) -> u32 {
+    8 + 8 * leb128(index).1 as u32
+}
+
+/// The same of a row after one of the same type: flags, time, and the size if payloads vary in it.
+#[must_use]
+pub const fn compact_like_head(size: u32) -> u64 {
+    let time = TWO_BYTES << 8;
+    if size == PAYLOADS_VARY { SIZED | time | 5 << LEN } else { time | 3 << LEN }
 }
 
 /// A number below 2^14 as LEB128, and how many bytes that takes.

@@ -130,7 +130,7 @@ pub use crate::{
     encode::PayloadEncoder,
     event::{
         EventType, KERNEL_BIT, LOST_BIT, Made, NOT_REGISTERED, PAYLOADS_VARY, SESSION_BITS,
-        TraceEvent, compact_head,
+        TraceEvent, compact_head, compact_like_head, delta_shift,
     },
     field::{FieldAs, LocatedField, Pairs, TextField, TraceField},
     label::Label,

@@ -10,12 +10,13 @@
 //!
 //! # Unsafe
 //!
-//! - R3: the pointer comes from `&'static` references, so turning it back into one is always sound.
+//! - R3: a pointer comes from `&'static` references to a [`Recorder`], or from the function in one,
+//!   so turning it back into such is always sound.
 #![allow(unsafe_code, reason = "R3")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a seam: one pointer")]
 
 use core::{
-    fmt,
+    fmt, mem,
     num::NonZero,
     ptr,
     sync::atomic::{AtomicPtr, Ordering, fence},
@@ -77,6 +78,8 @@ impl Recorder {
     /// Makes this the recorder of all events of the process, from now on. Call it before
     /// [`registry::install`], which registers the types that were met before.
     pub fn attach(&'static self) {
+        // Before the recorder itself, so that who finds that finds this.
+        RECORD.store(self.record as *mut (), Ordering::SeqCst);
         // SeqCst: see `somebody`. It is also a release: see there.
         RECORDER.store(ptr::from_ref(self).cast_mut(), Ordering::SeqCst);
     }
@@ -90,12 +93,22 @@ impl fmt::Debug for Recorder {
 
 static NOBODY: Recorder = Recorder { record: nobody_records, register: nobody_registers };
 static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new((&raw const NOBODY).cast_mut());
+/// [`Recorder::record`] of the recorder, so that an event calls it by one indirect call.
+static RECORD: AtomicPtr<()> = AtomicPtr::new(nobody_records as *mut ());
 
-/// Records an event to whose type somebody listens, or which is the first of its type. Exists once.
-#[inline(never)]
+/// The type of [`Recorder::record`].
+type Record = fn(&dyn AnyEvent, NonZero<u32>, &'static EventType);
+
+/// Records an event to whose type somebody listens, or which is the first of its type. In line, so
+/// that there is one call and not two.
+#[inline(always)]
 pub(crate) fn record(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
-    // Relaxed: a recorder is never written to. An old value leads to `somebody`.
-    (recorder(Ordering::Relaxed).record)(event, word, ty);
+    // Relaxed: code is never written to. An old value leads to `somebody`.
+    let record = RECORD.load(Ordering::Relaxed);
+    // SAFETY: R3: all that is ever stored are functions of this type. (A function has the size of a
+    // pointer on every target that has threads.)
+    let record = unsafe { mem::transmute::<*mut (), Record>(record) };
+    record(event, word, ty);
 }
 
 /// Whether anybody listens to a type. If it is not registered, it is now. For whatever comes before

@@ -151,7 +151,15 @@ pub(crate) fn encode_values(
     let encoder = encoder_ident();
     let mut calls = Vec::new();
     let mut data = Vec::new();
+    let sizes: Vec<_> = values.iter().map(plain_size).collect();
+    let mut runs = Vec::new();
     for (at, value) in values.iter().enumerate() {
+        let is_first = at == 0 || sizes[at - 1].is_none();
+        let run = sizes[at..].iter().map_while(|size| *size);
+        let count = run.clone().count();
+        if is_first && count > 1 {
+            runs.push((at..at + count, run.sum::<usize>()));
+        }
         let reference = place(at, value);
         let implementation = implementation(value, &quote_type(value.ty), private);
         let span = value.ty.span();
@@ -195,7 +203,40 @@ pub(crate) fn encode_values(
             }
         }
     }
-    quote!(#(#calls)* #(#data)*)
+    // A run of numbers is compared with the room once.
+    let mut grouped = TokenStream::new();
+    let mut at = 0;
+    for (run, size) in runs {
+        let before = &calls[at..run.start];
+        at = run.end;
+        let run = &calls[run];
+        grouped.extend(quote! {
+            #(#before)*
+            if #private::PayloadEncoder::expect(#encoder, #size) { #(#run)* }
+        });
+    }
+    let rest = &calls[at..];
+    quote!(#grouped #(#rest)* #(#data)*)
+}
+
+/// The size of a field in NetTrace whose type is one of Rust's numbers.
+fn plain_size(value: &Value<'_>) -> Option<usize> {
+    if !matches!(value.encoding, Encoding::Natural) {
+        return None;
+    }
+    let mut ty: &Type = value.ty;
+    while let Type::Reference(reference) = ty {
+        ty = &reference.elem;
+    }
+    let Type::Path(path) = ty else { return None };
+    Some(match path.path.get_ident()?.to_string().as_str() {
+        "u8" | "i8" => 1,
+        "u16" | "i16" => 2,
+        "u32" | "i32" | "f32" | "bool" => 4,
+        "u64" | "i64" | "f64" => 8,
+        "u128" | "i128" => 16,
+        _ => return None,
+    })
 }
 
 /// A reference to a field of `self`, or to a copy of it if the struct is packed.

@@ -94,15 +94,9 @@ pub(crate) fn emit_any(event: &dyn AnyEvent, ty: &'static EventType) {
 /// Records an event to whose type somebody listens: the way of every event. Exists once, so that it
 /// stays in the processor's caches.
 #[inline(never)]
-fn record(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
-    let Some(buffer) = local::current(word) else {
-        see_listener();
-        return record_elsewhere(event, word, ty);
-    };
-    if !buffer.record.begin_usual() {
-        see_listener();
-        return record_unusually(buffer, event, ty);
-    }
+fn record(event: &dyn AnyEvent, _: NonZero<u32>, ty: &'static EventType) {
+    // The word is read again, so that it need not be kept until here.
+    let Some(buffer) = local::begin_current(ty) else { return record_elsewhere(event, ty) };
     // The usual clock is the counter.
     if place_now(buffer, event, ty).is_none() {
         record_or_move_on(buffer, event, ty);
@@ -124,12 +118,17 @@ pub fn is_left_out(ty: &'static EventType, word: u32) -> bool {
     frames::is_sampled_out() && leave_out(ty, word)
 }
 
-/// [`record`] for an event that does not go to the thread's current buffer. In a tree that sampling
-/// left out, that is every event: an event that is recorded in spite of it makes no buffer the
-/// current one.
+/// [`record`] for an event that does not go to the thread's current buffer, or cannot begin there.
+/// In a tree that sampling left out, that is every event: an event that is recorded in spite of it
+/// makes no buffer the current one.
 #[cold]
 #[inline(never)]
-fn record_elsewhere(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
+fn record_elsewhere(event: &dyn AnyEvent, ty: &'static EventType) {
+    let Some(word) = NonZero::new(ty.enabled()) else { return };
+    see_listener();
+    if let Some(buffer) = local::current(word) {
+        return record_unusually(buffer, event, ty);
+    }
     if frames::is_sampled_out() {
         if !leave_out(ty, word.get()) {
             emit_somewhere(event, ty, word.get(), &NO_ORIGIN);

@@ -90,6 +90,13 @@ pub trait Buffer {
     /// Appends `len` bytes of unspecified content, for the caller to fill in. Returns `None` if
     /// they do not fit; the buffer then counts as overflowed.
     fn space(&mut self, len: usize) -> Option<&mut [u8]>;
+    /// Says that at least `len` bytes follow. Returns `false` if they do not fit; the buffer then
+    /// counts as overflowed. A buffer that is compared once for several values writes them sooner.
+    #[inline]
+    fn expect(&mut self, len: usize) -> bool {
+        let _ = len;
+        true
+    }
     /// Appends text as little-endian UTF-16. A NUL becomes U+FFFD. Refuses the event if readers
     /// cannot take that much text.
     fn put_utf16(&mut self, text: &str, bounds: TextBounds) {
@@ -118,6 +125,11 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
     #[inline]
     fn space(&mut self, len: usize) -> Option<&mut [u8]> {
         (**self).space(len)
+    }
+
+    #[inline]
+    fn expect(&mut self, len: usize) -> bool {
+        (**self).expect(len)
     }
 
     #[inline]

@@ -136,6 +136,11 @@ impl<B: Buffer> PayloadEncoder for NetTraceEncoder<B> {
         self.counter
     }
 
+    #[inline]
+    fn expect(&mut self, len: usize) -> bool {
+        self.buffer.expect(len)
+    }
+
     numbers! {
         u8: u8;
         u16: u16;

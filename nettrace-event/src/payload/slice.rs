@@ -1,7 +1,17 @@
 //! A buffer of bytes that somebody else has, such as a part of a chunk.
+//!
+//! It is one position beside the bytes, and what goes wrong is a bit of it. So each value is one
+//! comparison, and what has become of an event is one number, which is returned in a register.
+//!
+//! # Unsafe
+//!
+//! - B1: a position is in the lower half of all numbers, as the length of every slice is. So their
+//!   sum does not wrap around. A position is the sum of one and the length of values that fit, or
+//!   it has the bits [`FAILED`] and below in addition.
+#![allow(unsafe_code, reason = "B1")]
 
 #[cfg(any(target_feature = "sse2", all(target_feature = "neon", target_endian = "little")))]
-use super::{MAX_ELEMENTS, widen};
+use super::widen;
 use super::{
     buffer::{Buffer, Refusal, TextBounds},
     text,
@@ -27,35 +37,53 @@ use super::{
 #[derive(Debug)]
 pub struct SliceBuffer<'a> {
     bytes: &'a mut [u8],
-    /// Where the next byte goes. [`OVERFLOWED`] if something did not fit.
+    /// Where the next byte goes. From [`FAILED`] on: what went wrong.
     at: usize,
-    refusal: Option<Refusal>,
 }
 
-/// A position behind every slice.
-const OVERFLOWED: usize = usize::MAX;
+/// Bit of a position that is behind every slice: something did not fit, or was refused.
+const FAILED: usize = 1 << (usize::BITS - 2);
+/// Bit of such a position: the event was refused, for the reason in the bits from [`REASON`] on.
+const REFUSED: usize = 1 << (usize::BITS - 3);
+const REASON: u32 = usize::BITS - 5;
+
+/// The reasons, in the order of their numbers.
+const REFUSALS: [Refusal; 4] = [
+    Refusal::PayloadTooLarge,
+    Refusal::TooManyElements,
+    Refusal::WrongElementCount,
+    Refusal::Malformed,
+];
+
+/// The bits of a position for a refusal.
+const fn refused(refusal: Refusal) -> usize {
+    FAILED | REFUSED | (refusal as usize) << REASON
+}
 
 /// How many bytes were written, or why they are of no use.
 #[derive(Clone, Copy, Debug)]
-pub struct Encoded {
-    /// [`OVERFLOWED`] if the event was refused, or if it did not fit.
-    len: usize,
-    refusal: Option<Refusal>,
-}
+pub struct Encoded(usize);
 
 impl Encoded {
     /// How many bytes were written. `None` if something did not fit or was refused.
     #[inline]
     #[must_use]
     pub fn size(self) -> Option<usize> {
-        (self.len != OVERFLOWED).then_some(self.len)
+        (self.0 < FAILED).then_some(self.0)
+    }
+
+    /// How many bytes were written. More than any event has if something did not fit or was refused.
+    #[inline(always)]
+    #[must_use]
+    pub fn size_or_more(self) -> usize {
+        self.0
     }
 
     /// Why the event was refused, if it was.
     #[inline]
     #[must_use]
     pub fn refusal(self) -> Option<Refusal> {
-        self.refusal
+        REFUSALS.into_iter().find(|refusal| self.0 >> REASON == refused(*refusal) >> REASON)
     }
 }
 
@@ -64,28 +92,35 @@ impl<'a> SliceBuffer<'a> {
     #[inline]
     #[must_use]
     pub fn new(bytes: &'a mut [u8]) -> Self {
-        Self { bytes, at: 0, refusal: None }
+        // With addresses of 32 bits, slices exist that reach as far as `FAILED`.
+        #[cfg(not(target_pointer_width = "64"))]
+        let bytes = {
+            let len = bytes.len().min(REFUSED);
+            &mut bytes[..len]
+        };
+        Self { bytes, at: 0 }
     }
 
     /// Returns what has become of it.
     #[inline]
     #[must_use]
     pub fn finish(self) -> Encoded {
-        Encoded { len: self.at, refusal: self.refusal }
+        Encoded(self.at)
     }
 
-    /// The next `len` bytes.
+    /// The next `len` bytes: as many as a slice has, or fewer.
     #[inline]
     fn next(&mut self, len: usize) -> Option<&mut [u8]> {
         let at = self.at;
-        // After an overflow this wraps around, or stays behind the slice.
-        let end = at.wrapping_add(len);
-        let Some(next) = self.bytes.get_mut(at..end) else {
-            self.at = OVERFLOWED;
+        // SAFETY: B1.
+        let end = unsafe { at.unchecked_add(len) };
+        if end > self.bytes.len() {
+            self.at = at | FAILED;
             return None;
-        };
+        }
         self.at = end;
-        Some(next)
+        // SAFETY: B1: the sum has not wrapped around, so `at <= end`, and `end` was compared.
+        Some(unsafe { self.bytes.get_unchecked_mut(at..end) })
     }
 }
 
@@ -99,23 +134,26 @@ impl Buffer for SliceBuffer<'_> {
 
     #[inline]
     fn space(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.next(len)
+        self.next(len.min(FAILED))
+    }
+
+    #[inline]
+    fn expect(&mut self, len: usize) -> bool {
+        // SAFETY: B1: a slice can have that many bytes.
+        let fits = unsafe { self.at.unchecked_add(len.min(FAILED)) } <= self.bytes.len();
+        if !fits {
+            self.at |= FAILED;
+        }
+        fits
     }
 
     #[inline]
     fn put_utf16(&mut self, text: &str, bounds: TextBounds) {
-        let rest = self.bytes.get_mut(self.at..).unwrap_or_default();
-        let end = if bounds == TextBounds::Counted {
-            put_counted_utf16(rest, text)
+        self.at = if bounds == TextBounds::Counted {
+            put_counted_utf16(self.bytes, self.at, text)
         } else {
-            put_utf16(rest, text, bounds)
+            put_utf16(self.bytes, self.at, text, bounds)
         };
-        if end.len == OVERFLOWED {
-            self.refusal = self.refusal.or(end.refusal);
-            self.at = OVERFLOWED;
-        } else {
-            self.at += end.len;
-        }
     }
 
     #[inline]
@@ -129,41 +167,49 @@ impl Buffer for SliceBuffer<'_> {
         let old = written.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len()));
         match old {
             Some(old) => old.copy_from_slice(bytes),
-            None => self.at = OVERFLOWED,
+            None => self.at |= FAILED,
         }
     }
 
     #[inline]
     fn overflowed(&self) -> bool {
-        self.at == OVERFLOWED
+        self.at >= FAILED
     }
 
     #[inline]
     fn fail(&mut self, refusal: Refusal) {
-        self.refusal.get_or_insert(refusal);
-        self.at = OVERFLOWED;
+        if self.at & REFUSED == 0 {
+            self.at |= refused(refusal);
+        }
     }
 }
 
-/// Writes text as UTF-16, after its length. Exists once, and has its arguments in registers.
+/// Writes text as UTF-16, after its length. Exists once, and has its arguments in registers. Takes
+/// and returns a position of [`SliceBuffer`].
 #[inline(never)]
-fn put_counted_utf16(out: &mut [u8], text: &str) -> Encoded {
+fn put_counted_utf16(out: &mut [u8], at: usize, text: &str) -> usize {
     #[cfg(any(target_feature = "sse2", all(target_feature = "neon", target_endian = "little")))]
-    if text.len() <= MAX_ELEMENTS {
-        if let Some((len, units)) = out.split_first_chunk_mut() {
-            if widen::plain(text.as_bytes(), units) {
-                *len = (text.len() as u16).to_le_bytes();
-                return Encoded { len: 2 + 2 * text.len(), refusal: None };
-            }
-        }
+    if let Some(end) = widen::counted(text.as_bytes(), out, at) {
+        return end.get();
     }
-    put_utf16(out, text, TextBounds::Counted)
+    put_long_utf16(out, at, text)
+}
+
+/// [`put_counted_utf16`] for text that is longer, or not plain.
+#[inline(never)]
+fn put_long_utf16(out: &mut [u8], at: usize, text: &str) -> usize {
+    #[cfg(any(target_feature = "sse2", all(target_feature = "neon", target_endian = "little")))]
+    if let Some(end) = widen::counted_long(text.as_bytes(), out, at) {
+        return end.get();
+    }
+    put_utf16(out, at, text, TextBounds::Counted)
 }
 
 /// Writes text of any kind as UTF-16.
+#[cold]
 #[inline(never)]
-fn put_utf16(out: &mut [u8], text: &str, bounds: TextBounds) -> Encoded {
-    let mut out = SliceBuffer::new(out);
+fn put_utf16(out: &mut [u8], at: usize, text: &str, bounds: TextBounds) -> usize {
+    let mut out = SliceBuffer { bytes: out, at };
     text::put_utf16(&mut out, text, bounds);
-    out.finish()
+    out.at
 }

@@ -8,6 +8,8 @@
     reason = "each block is one step: addresses in range, a load, vector instructions, a store"
 )]
 
+use core::num::NonZero;
+
 #[cfg(target_arch = "aarch64")]
 use core::arch::aarch64 as arch;
 #[cfg(target_arch = "x86")]
@@ -15,48 +17,98 @@ use core::arch::x86 as arch;
 #[cfg(target_arch = "x86_64")]
 use core::arch::x86_64 as arch;
 
-/// Writes text as little-endian UTF-16 if it is all ASCII without a NUL. Returns `false` if it is
-/// not, or if it does not fit; what has been written by then is unspecified.
+/// Writes text of up to 32 bytes as a count of units and little-endian UTF-16, from a position of
+/// [`SliceBuffer`](super::SliceBuffer) on, if it is all ASCII without a NUL. Returns where it ends.
+/// `None` if the text is longer, of another kind, or does not fit: what has been written by then is
+/// unspecified.
 #[inline(always)]
-pub(super) fn plain(from: &[u8], to: &mut [u8]) -> bool {
-    // SAFETY: as many bytes as the slice has, and compared. A slice has at most half of the
-    // addresses, and a unique reference overlaps no other.
-    to.len() >= 2 * from.len() && unsafe { widen(from.as_ptr(), from.len(), to.as_mut_ptr()) }
+pub(super) fn counted(from: &[u8], to: &mut [u8], at: usize) -> Option<NonZero<usize>> {
+    let len = from.len();
+    if len.wrapping_sub(8) <= 8 {
+        let end = end_of(at, len, to)?;
+        // SAFETY: `end_of` has compared the room, so `at` is in `to`, and the count and the units
+        // behind it are. The first and the last 8 of 8 to 16 bytes and units. A unique reference
+        // overlaps no other.
+        unsafe {
+            let (from, at) = (from.as_ptr(), to.as_mut_ptr().add(at));
+            let bytes = Bytes::load_halves(from, from.add(len - 8));
+            if !bytes.are_plain() {
+                return None;
+            }
+            let to = at.add(2).cast::<u16>();
+            bytes.widen(to, to.add(len - 8));
+            at.cast::<u16>().write_unaligned((len as u16).to_le());
+        }
+        return Some(end);
+    }
+    if len > 32 {
+        return None;
+    }
+    write_counted(from, to, at, widen_few)
 }
 
-/// Does what [`plain`] says.
+/// [`counted`] for text of more than 32 bytes.
+#[inline(always)]
+pub(super) fn counted_long(from: &[u8], to: &mut [u8], at: usize) -> Option<NonZero<usize>> {
+    if !(33..=super::MAX_ELEMENTS).contains(&from.len()) {
+        return None;
+    }
+    write_counted(from, to, at, widen_many)
+}
+
+/// Where a text of `len` units ends that begins at a position with their count. `None` if it does
+/// not fit. `len` is at most [`MAX_ELEMENTS`](super::MAX_ELEMENTS).
+#[inline(always)]
+fn end_of(at: usize, len: usize, to: &[u8]) -> Option<NonZero<usize>> {
+    // SAFETY: B1 of `slice`: a position is in the lower half of all numbers, and `len` is small.
+    let end = unsafe { at.unchecked_add(2 * len + 2) };
+    if end > to.len() { None } else { NonZero::new(end) }
+}
+
+/// Writes the count, and the units by `widen`, which is [`widen_few`] or [`widen_many`] and can take
+/// as many.
+#[inline(always)]
+fn write_counted(
+    from: &[u8],
+    to: &mut [u8],
+    at: usize,
+    widen: unsafe fn(*const u8, usize, *mut u16) -> bool,
+) -> Option<NonZero<usize>> {
+    let end = end_of(at, from.len(), to)?;
+    // SAFETY: `end_of` has compared the room: two bytes for the count, and two for each unit. A
+    // unique reference overlaps no other.
+    let is_plain = unsafe {
+        let at = to.as_mut_ptr().add(at).cast::<u16>();
+        at.write_unaligned((from.len() as u16).to_le());
+        // Not necessarily aligned. Instructions then reach the last units by the length itself.
+        widen(from.as_ptr(), from.len(), at.add(1))
+    };
+    is_plain.then_some(end)
+}
+
+/// Writes at most 32 bytes of text as units. Returns `false` if they are not plain.
 ///
 /// Lengths of 4 bytes and more are covered by whole steps, the last of which may overlap the one
 /// before it.
 ///
 /// # Safety
-/// `len` bytes can be read from `from`, and twice as many written from `to`. They do not overlap.
+/// `len` bytes can be read from `from`, and as many units written to `to`. They do not overlap.
 #[inline(always)]
-unsafe fn widen(from: *const u8, len: usize, to: *mut u8) -> bool {
-    // Not necessarily aligned. Instructions then reach the last units by the length itself.
-    let to = to.cast::<u16>();
-    if len.wrapping_sub(8) <= 8 {
+unsafe fn widen_few(from: *const u8, len: usize, to: *mut u16) -> bool {
+    if len > 16 {
+        // SAFETY: the first and the last 16 of 17 to 32 bytes and units.
+        return unsafe {
+            let (first, last) = (Bytes::load(from), Bytes::load(from.add(len - 16)));
+            let are_plain = first.and(last).are_plain();
+            first.widen(to, to.add(8));
+            are_plain && last.widen(to.add(len - 16), to.add(len - 8))
+        };
+    }
+    if len >= 8 {
         // SAFETY: the first and the last 8 of 8 to 16 bytes and units.
         return unsafe {
             let bytes = Bytes::load_halves(from, from.add(len - 8));
             bytes.are_plain() && bytes.widen(to, to.add(len - 8))
-        };
-    }
-    if len > 16 {
-        let (mut at, mut seen) = (0, Bytes::plain());
-        while at < len - 16 {
-            // SAFETY: 16 bytes and units from `at` on, which is less than `len - 16`.
-            unsafe {
-                let bytes = Bytes::load(from.add(at));
-                seen = seen.and(bytes);
-                bytes.widen(to.add(at), to.add(at + 8));
-            }
-            at += 16;
-        }
-        // SAFETY: the last 16 of more than 16 bytes and units.
-        return unsafe {
-            let bytes = Bytes::load(from.add(len - 16));
-            seen.and(bytes).are_plain() && bytes.widen(to.add(len - 16), to.add(len - 8))
         };
     }
     if len >= 4 {
@@ -79,6 +131,29 @@ unsafe fn widen(from: *const u8, len: usize, to: *mut u8) -> bool {
         }
     }
     true
+}
+
+/// [`widen_few`] for more than 16 bytes.
+///
+/// # Safety
+/// As there, and `len` is more than 16.
+#[inline(always)]
+unsafe fn widen_many(from: *const u8, len: usize, to: *mut u16) -> bool {
+    let (mut at, mut seen) = (0, Bytes::plain());
+    while at < len - 16 {
+        // SAFETY: 16 bytes and units from `at` on, which is less than `len - 16`.
+        unsafe {
+            let bytes = Bytes::load(from.add(at));
+            seen = seen.and(bytes);
+            bytes.widen(to.add(at), to.add(at + 8));
+        }
+        at += 16;
+    }
+    // SAFETY: the last 16 of more than 16 bytes and units.
+    unsafe {
+        let bytes = Bytes::load(from.add(len - 16));
+        seen.and(bytes).are_plain() && bytes.widen(to.add(len - 16), to.add(len - 8))
+    }
 }
 
 /// Sixteen bytes of text.
@@ -281,20 +356,27 @@ impl Bytes {
 mod tests {
     use std::{vec, vec::Vec};
 
-    use super::plain;
-    use crate::payload::text::tests::for_each_text;
+    use super::{counted, counted_long};
+    use crate::payload::{MAX_ELEMENTS, text::tests::for_each_text};
 
     /// Compares with the standard library, and looks at the bytes around what was written.
     fn check(text: &str) {
-        let mut out = vec![0xAA; 2 * text.len() + 32];
-        let is_plain = plain(text.as_bytes(), &mut out[16..][..2 * text.len()]);
-        assert_eq!(is_plain, text.bytes().all(|byte| byte.is_ascii() && byte != 0), "{text:?}");
-        let (before, rest) = out.split_at(16);
-        let (units, after) = rest.split_at(2 * text.len());
-        assert!(before.iter().chain(after).all(|byte| *byte == 0xAA), "{text:?}");
-        if is_plain {
-            let expected: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-            assert_eq!(units, expected, "{text:?}");
+        let (bytes, size) = (text.as_bytes(), 2 + 2 * text.len());
+        for room in [size, size - 1] {
+            let mut out = vec![0xAA; size + 32];
+            let to = &mut out[..16 + room];
+            let end = counted(bytes, to, 16).or_else(|| counted_long(bytes, to, 16));
+            let is_plain = text.bytes().all(|byte| byte.is_ascii() && byte != 0);
+            let is_written = is_plain && room == size && text.len() <= MAX_ELEMENTS;
+            assert_eq!(end.map(usize::from), is_written.then_some(16 + size), "{text:?}");
+            let around = out[..16].iter().chain(&out[16 + room..]);
+            assert!(around.into_iter().all(|byte| *byte == 0xAA), "{text:?}");
+            if is_written {
+                let units = text.encode_utf16().flat_map(u16::to_le_bytes);
+                let count = (text.len() as u16).to_le_bytes();
+                let expected: Vec<u8> = count.into_iter().chain(units).collect();
+                assert_eq!(out[16..16 + size], expected, "{text:?}");
+            }
         }
     }
 

@@ -18,8 +18,18 @@ pub(super) fn place_now(
     event: &dyn AnyEvent,
     ty: &'static EventType,
 ) -> Option<u64> {
+    place_now_with(buffer, ty, |room, counter| event.encode_into(room, counter))
+}
+
+/// [`place_now`] for an event whose type is known here.
+#[inline(always)]
+pub(super) fn place_now_with(
+    buffer: &ThreadBuffer,
+    ty: &'static EventType,
+    encode: impl FnOnce(&mut [u8], u64) -> Encoded,
+) -> Option<u64> {
     let now = clock::counter();
-    if !place(buffer, event, ty, now, now) {
+    if !place_with(buffer, ty, now, |room| encode(room, now)) {
         return None;
     }
     buffer.record.end_usual();
@@ -39,35 +49,57 @@ pub(super) fn place(
     now: u64,
     counter: u64,
 ) -> bool {
+    place_with(buffer, ty, now, |room| event.encode_into(room, counter))
+}
+
+#[inline(always)]
+fn place_with(
+    buffer: &ThreadBuffer,
+    ty: &'static EventType,
+    now: u64,
+    encode: impl FnOnce(&mut [u8]) -> Encoded,
+) -> bool {
     let record = &buffer.record;
     // If the clock went back, this is above every bound.
     let delta = record.ticks_since_last(now);
     // Branches, so that the length of the header does not wait for the clock.
-    let room = if delta < row::NEAR && record.is_last(ty) {
-        // No `see_listener`: this thread has stored the type after a load of the same value that
-        // came after one, and no later load of it finds an older value.
-        let varies = ty.payload_size() == PAYLOADS_VARY;
-        Room::behind_head(record, row::head_like(delta, varies))
+    let room = if delta < row::NEAR {
+        let Some(room) = Room::for_row(record) else { return false };
+        let near = u64::from(row::padded2_bits(delta as u32));
+        if record.is_last(ty) {
+            // No `see_listener`: this thread has stored the type after a load of the same value that
+            // came after one, and no later load of it finds an older value.
+            let head = ty.like_head();
+            room.behind_head(head | near << 8, (head >> 61) as usize)
+        } else {
+            see_listener();
+            record.set_last(Some(ty));
+            let head = ty.row_head();
+            room.behind_head(head | near << (ty.delta_shift() & 63), (head >> 61) as usize)
+        }
     } else if delta < row::MAX_DELTA {
+        let Some(room) = Room::for_row(record) else { return false };
         see_listener();
-        Room::behind_whole_head(record, ty.row_head(), row::padded_delta(delta))
+        record.set_last(Some(ty));
+        room.behind_long_head(ty.row_head(), ty.delta_shift(), row::padded4(delta))
     } else {
-        None
+        return false;
     };
-    let Some(room) = room else { return false };
-    let Some(len) = encode(buffer, event, room.bytes(), counter).size() else { return false };
+    record.begin_row(now, delta);
+    let unwinding = UnwindingRow(buffer);
+    let encoded = encode(room.bytes());
+    mem::forget(unwinding);
+    let len = encoded.size_or_more();
     let size = ty.payload_size();
-    if size == PAYLOADS_VARY {
-        if len > row::MAX_SHORT_PAYLOAD {
+    if len != size as usize {
+        // It does not fit, or the type's schema does not tell the truth about its values.
+        if size != PAYLOADS_VARY || len > row::MAX_SHORT_PAYLOAD {
+            record.take_back_row();
             return false;
         }
         room.set_size(row::padded2(len as u32));
-    } else if len != size as usize {
-        // It does not fit, or the type's schema does not tell the truth about its values.
-        return false;
     }
-    record.set_last(Some(ty));
-    record.add(room.after(len), now);
+    record.add_row(room.after(len));
     true
 }
 
@@ -98,6 +130,23 @@ impl Drop for Unwinding<'_> {
         // By value, so that the guard takes no memory.
         unwound(self.0);
     }
+}
+
+/// [`Unwinding`] after [`Record::begin_row`](crate::protocol::record::Record::begin_row).
+struct UnwindingRow<'a>(&'a ThreadBuffer);
+
+impl Drop for UnwindingRow<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        unwound_row(self.0);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn unwound_row(buffer: &ThreadBuffer) {
+    buffer.record.take_back_row();
+    unwound(buffer);
 }
 
 /// Counts an event whose encoding has unwound as dropped, and ends it.

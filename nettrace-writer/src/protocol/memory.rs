@@ -30,7 +30,7 @@ use crate::{
     protocol::{
         pool::ChunkHeader,
         record::{ATTENTION, Record},
-        row::{HEAD_ROOM, WHOLE},
+        row::HEAD_ROOM,
     },
     sync::{AtomicUsize, Ordering},
 };
@@ -242,7 +242,7 @@ impl<T> fmt::Debug for Table<T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     start: *mut u8,
-    end: *mut u8,
+    len: usize,
 }
 
 impl Room {
@@ -250,7 +250,7 @@ impl Room {
     pub(crate) fn in_chunk((start, size): (*mut u8, usize), at: *mut u8) -> Self {
         let used = (at as usize).wrapping_sub(start as usize);
         assert!(used <= size, "a position in the chunk");
-        Self { start: at, end: start.wrapping_add(size) }
+        Self { start: at, len: size - used }
     }
 
     /// From a busy record's position to the end of the chunk. `None` if there is no chunk, or if
@@ -260,7 +260,7 @@ impl Room {
         // M2: the record is busy. If `limit` is an address it is HEAD_ROOM bytes before the end of
         // the chunk that `pos` is in.
         let (at, limit) = (record.pos(), record.limit());
-        (limit > ATTENTION).then(|| Self { start: at, end: end_at(at, limit) })
+        (limit > ATTENTION).then(|| Self { start: at, len: limit + HEAD_ROOM - at as usize })
     }
 
     /// The next `len` bytes of a busy record's chunk. `None` if they do not fit with the header of
@@ -270,48 +270,51 @@ impl Room {
         // M2: as in `to_limit`. What is no address is below every position.
         let start = record.pos();
         let fits = start as usize + len <= record.limit();
-        fits.then(|| Self { start, end: start.wrapping_add(len) })
+        fits.then_some(Self { start, len })
     }
 
-    /// Writes the header of a busy record's next row: the first `len` bytes of `head`, at most 7.
-    /// The rest of the chunk is for its payload. `None` if the header does not fit, if there is no
-    /// chunk, or if the next event must take the slow path.
-    #[inline]
-    pub(crate) fn behind_head(record: &Record, (head, len): (u64, usize)) -> Option<Self> {
+    /// The place of a busy record's next row, up to `HEAD_ROOM` bytes before the end of the chunk.
+    /// `None` if the row's header does not fit, if there is no chunk, or if the next event must take
+    /// the slow path.
+    #[inline(always)]
+    pub(crate) fn for_row(record: &Record) -> Option<Self> {
         // M2: as in `for_next`.
-        let (at, limit) = (record.pos(), record.limit());
-        if at as usize > limit {
-            return None;
-        }
-        // SAFETY: M3: 8 bytes, within the HEAD_ROOM that is free.
-        unsafe { at.cast::<[u8; 8]>().write_unaligned(head.to_le_bytes()) };
-        Some(Self { start: at.wrapping_add(len & 7), end: end_at(at, limit) })
+        let (start, limit) = (record.pos(), record.limit());
+        let len = limit.checked_sub(start as usize)?;
+        Some(Self { start, len })
     }
 
-    /// [`behind_head`](Self::behind_head) for a header with the metadata id and the payload's size.
-    /// `of_type` is [`EventType::row_head`](nettrace_event::EventType::row_head), and `delta` has at
-    /// most 4 bytes.
+    /// Writes the first `len` bytes of a row's header, at most 7, to a room [`for_row`]: it becomes
+    /// the room for the payload.
+    ///
+    /// [`for_row`]: Self::for_row
+    #[inline(always)]
+    pub(crate) fn behind_head(self, head: u64, len: usize) -> Self {
+        let Self { start, len: room } = self;
+        // SAFETY: M3: 8 bytes, within the HEAD_ROOM that is free.
+        unsafe { start.cast::<[u8; 8]>().write_unaligned(head.to_le_bytes()) };
+        // As large as before: it ends later, within the HEAD_ROOM.
+        Self { start: start.wrapping_add(len & 7), len: room }
+    }
+
+    /// [`behind_head`](Self::behind_head) for a header whose time has four bytes. `of_type` and
+    /// `shift` are those of [`EventType`](nettrace_event::EventType).
     #[inline]
-    pub(crate) fn behind_whole_head(
-        record: &Record,
-        of_type: u64,
-        (delta, delta_len): (u32, usize),
-    ) -> Option<Self> {
-        let start = of_type as u32 | u32::from(WHOLE);
-        let Self { start: at, end } =
-            Self::behind_head(record, (start.into(), (of_type >> 48) as usize & 3))?;
-        let after = at.wrapping_add(delta_len & 7);
+    pub(crate) fn behind_long_head(self, of_type: u64, shift: u32, delta: u32) -> Self {
+        let before = (shift / 8) as usize & 3;
+        let size = (of_type >> ((shift + 16) & 63)) as u16;
+        let Self { start, len: room } = self.behind_head(of_type, before);
         // SAFETY: M3: 4 bytes after 3 at most, within the HEAD_ROOM that is free.
-        unsafe { at.cast::<[u8; 4]>().write_unaligned(delta.to_le_bytes()) };
-        let size = (of_type >> 32) as u16;
-        // SAFETY: M3: 2 bytes after 10 at most, within the HEAD_ROOM as well.
-        unsafe { after.cast::<[u8; 2]>().write_unaligned(size.to_le_bytes()) };
-        Some(Self { start: after.wrapping_add((of_type >> 56) as usize & 3), end })
+        unsafe { start.cast::<[u8; 4]>().write_unaligned(delta.to_le_bytes()) };
+        // SAFETY: M3: 2 bytes after 7 at most, within the HEAD_ROOM as well.
+        unsafe { start.wrapping_add(4).cast::<[u8; 2]>().write_unaligned(size.to_le_bytes()) };
+        let len = ((of_type >> 61) as usize + 2 - before) & 7;
+        Self { start: start.wrapping_add(len), len: room }
     }
 
     #[inline]
     pub(crate) fn len(self) -> usize {
-        self.end as usize - self.start as usize
+        self.len
     }
 
     /// The bytes.
@@ -335,10 +338,4 @@ impl Room {
         // SAFETY: M3: the header before the payload has three bytes or more.
         unsafe { at.write_unaligned((size as u16).to_le_bytes()) };
     }
-}
-
-/// The end of the chunk whose `limit` is an address. `at` is in the chunk.
-#[inline]
-fn end_at(at: *mut u8, limit: usize) -> *mut u8 {
-    at.with_addr(limit + HEAD_ROOM)
 }

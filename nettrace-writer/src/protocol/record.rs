@@ -310,6 +310,8 @@ pub(crate) struct Record {
     before: AtomicU64,
     /// In a recorder file: how many chunks the record has had.
     serial: AtomicU32,
+    /// How long the row that was encoded last is after the one before, while the record is busy.
+    delta: AtomicU32,
     no_room: AtomicU64,
     too_large: AtomicU64,
     panicked: AtomicU64,
@@ -349,6 +351,7 @@ impl Record {
             pos: AtomicPtr::new(NOWHERE),
             ts: AtomicU64::new(0),
             own: AtomicU64::new(0),
+            delta: AtomicU32::new(0),
             last: AtomicUsize::new(0),
             chunk: AtomicU32::new(NONE),
             sealed: AtomicU32::new(NONE),

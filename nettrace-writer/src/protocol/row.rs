@@ -132,23 +132,10 @@ impl<'a> EscapeBytes<'a> {
 /// The flags of a row that has its metadata id and its payload's size.
 pub(crate) const WHOLE: u8 = RowFlags::METADATA | RowFlags::PAYLOAD_LEN;
 
-/// The delta of a row's time, which is below [`MAX_DELTA`], and how many bytes it takes.
+/// The delta of a row's time, which is below [`MAX_DELTA`], in four bytes.
 #[inline]
-pub(crate) fn padded_delta(delta: u64) -> (u32, usize) {
-    let low = delta as u32 & 0x3fff;
-    if delta < NEAR {
-        (padded2(low), 2)
-    } else {
-        (padded2(low) | 0x8000 | padded2(delta as u32 >> 14) << 16, 4)
-    }
-}
-
-/// The header of a row of the same type as the one before. `delta` is below [`NEAR`]. If payloads
-/// vary in size, the bytes that count include two for the payload's size.
-#[inline]
-pub(crate) fn head_like(delta: u64, varies: bool) -> (u64, usize) {
-    let delta = u64::from(padded2(delta as u32) << 8);
-    if varies { (delta | u64::from(RowFlags::PAYLOAD_LEN), 5) } else { (delta, 3) }
+pub(crate) fn padded4(delta: u64) -> u32 {
+    padded2(delta as u32 & 0x3fff) | 0x8000 | padded2(delta as u32 >> 14) << 16
 }
 
 /// The header of a row with any metadata id and any `delta`, and how many bytes it has. The
@@ -174,6 +161,12 @@ pub(crate) fn padded2(value: u32) -> u32 {
     value + (value & 0x3f80) + 0x80
 }
 
+/// [`padded2`] without the bit that all such numbers have.
+#[inline(always)]
+pub(crate) fn padded2_bits(value: u32) -> u32 {
+    value + (value & 0x3f80)
+}
+
 /// Encodes a number below 2^21 in three bytes.
 #[inline(always)]
 pub(crate) fn padded3(value: u32) -> u32 {
@@ -184,10 +177,10 @@ pub(crate) fn padded3(value: u32) -> u32 {
 mod tests {
     use nettrace_format::v6::{RowFlags, RowHeader, RowState, decode_row};
 
-    use nettrace_event::compact_head;
+    use nettrace_event::{compact_head, compact_like_head, delta_shift};
 
     use super::{
-        HEAD_ROOM, MAX_DELTA, NEAR, WHOLE, head_like, long_head, padded_delta, padded2, padded3,
+        HEAD_ROOM, MAX_DELTA, NEAR, WHOLE, long_head, padded2, padded2_bits, padded3, padded4,
     };
 
     /// What a reader takes from a header after a row of type 9 with 5 bytes.
@@ -203,12 +196,19 @@ mod tests {
         let deltas = [0, 1, 127, 128, 16_383, 16_384, (1 << 21) - 1, 1 << 21, MAX_DELTA - 1];
         for delta in deltas {
             for (id, size) in [(1, 0), (127, 127), (128, 128), (16_383, 16_383)] {
-                let of_type = compact_head(id, size).to_le_bytes();
-                let (delta_bytes, delta_len) = padded_delta(delta);
-                let mut bytes = vec![WHOLE];
-                bytes.extend(&of_type[1..usize::from(of_type[6])]);
-                bytes.extend(&delta_bytes.to_le_bytes()[..delta_len]);
-                bytes.extend(&of_type[4..4 + usize::from(of_type[7])]);
+                let (of_type, shift) = (compact_head(id, size), delta_shift(id));
+                assert_eq!(of_type as u8, WHOLE);
+                let len = (of_type >> 61) as usize;
+                let bytes = if delta < NEAR {
+                    let head = of_type | u64::from(padded2_bits(delta as u32)) << shift;
+                    head.to_le_bytes()[..len].to_vec()
+                } else {
+                    let before = shift as usize / 8;
+                    let mut bytes = of_type.to_le_bytes()[..before].to_vec();
+                    bytes.extend(padded4(delta).to_le_bytes());
+                    bytes.extend(&of_type.to_le_bytes()[before + 2..len]);
+                    bytes
+                };
                 assert!(bytes.len() <= HEAD_ROOM);
                 let row = read(&bytes);
                 assert_eq!((row.metadata_id, row.timestamp, row.payload_len), (id, delta, size));
@@ -219,12 +219,14 @@ mod tests {
     #[test]
     fn a_row_like_the_one_before_takes_three_bytes() {
         for delta in [0, 127, 128, NEAR - 1] {
-            let (head, len) = head_like(delta, false);
-            assert_eq!(len, 3);
-            let row = read(&head.to_le_bytes()[..len]);
+            let delta_bits = u64::from(padded2_bits(delta as u32)) << 8;
+            let head = compact_like_head(5) | delta_bits;
+            assert_eq!(head >> 61, 3);
+            let row = read(&head.to_le_bytes()[..3]);
             assert_eq!((row.metadata_id, row.timestamp, row.payload_len), (9, delta, 5));
-            let (head, len) = head_like(delta, true);
-            let mut bytes = head.to_le_bytes()[..len].to_vec();
+            let head = compact_like_head(u32::MAX) | delta_bits;
+            assert_eq!(head >> 61, 5);
+            let mut bytes = head.to_le_bytes()[..5].to_vec();
             bytes[3..].copy_from_slice(&padded2(300).to_le_bytes()[..2]);
             assert_eq!(read(&bytes).payload_len, 300);
         }

@@ -31,7 +31,7 @@ use std::{
     sync::Arc,
 };
 
-use nettrace_event::SESSION_BITS;
+use nettrace_event::{EventType, SESSION_BITS};
 
 use crate::{
     process::thread::ThreadRef,
@@ -76,11 +76,15 @@ const SLOTS: usize = (SESSION_BITS as usize + 1).next_power_of_two();
 
 struct ExitGuard;
 
-/// Stands for a buffer of no session: what [`current`] reads of it is 0.
-static NOBODY: Nobody = Nobody([0; size_of::<Record>()]);
+/// Stands for a buffer of no session: its word is 0, and it is always busy, so that no event begins
+/// there.
+static NOBODY: Nobody = Nobody(BUSY, [0; size_of::<Record>() - BUSY.len()]);
+
+/// What [`Record::busy`](Record) is then, which comes first.
+const BUSY: [u8; 4] = 1_u32.to_ne_bytes();
 
 #[repr(C, align(128))]
-struct Nobody([u8; size_of::<Record>()]);
+struct Nobody([u8; BUSY.len()], [u8; size_of::<Record>() - BUSY.len()]);
 
 #[inline(always)]
 const fn nobody() -> NonNull<ThreadBuffer> {
@@ -136,6 +140,31 @@ pub(crate) fn current<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
     let is_wanted = unsafe { of.read() } == word.get();
     // SAFETY: L2: a word that is not 0 is that of a buffer.
     is_wanted.then(|| unsafe { &*pointer })
+}
+
+/// Begins an event in the thread's current buffer, if that belongs to the one session that listens
+/// to a type. `None` if it does not, if it is busy, or if its mode is not the usual one.
+///
+/// The reference is valid as for [`buffer`].
+#[inline(always)]
+pub(crate) fn begin_current<'a>(ty: &EventType) -> Option<&'a ThreadBuffer> {
+    let pointer = CURRENT.with(Cell::get).as_ptr();
+    // SAFETY: L2, as in `current`.
+    let of = unsafe { &raw const (*pointer).record.word };
+    // SAFETY: L2, as in `current`.
+    if unsafe { of.read() } != ty.enabled() {
+        return None;
+    }
+    // SAFETY: L2, as above.
+    let record = unsafe { &raw const (*pointer).record };
+    // SAFETY: L2: a buffer's record, or what stands for one if nobody listens any more.
+    if !unsafe { Record::is_idle_and_usual(record) } {
+        return None;
+    }
+    // SAFETY: L2: `NOBODY` is busy, so this is a buffer.
+    let buffer = unsafe { &*pointer };
+    buffer.record.begin_idle();
+    Some(buffer)
 }
 
 /// Makes a buffer that is in a slot the current one. The labels of its next row must be those in

@@ -52,6 +52,26 @@ impl Record {
         true
     }
 
+    /// Whether a record is idle, and its mode the usual one.
+    ///
+    /// # Safety
+    /// The pointer is to a record of this thread, or to memory that nobody stores to and whose first
+    /// bytes are those of a `busy`.
+    #[inline(always)]
+    pub(crate) unsafe fn is_idle_and_usual(record: *const Self) -> bool {
+        // SAFETY: the caller's. By the pointer: what is no record must not become one.
+        let busy = unsafe { &raw const (*record).busy };
+        // SAFETY: the caller's, and N1.
+        unsafe { busy.cast::<u32>().read() == 0 }
+    }
+
+    /// [`begin_usual`](Self::begin_usual) for a record that [is idle](Self::is_idle_and_usual).
+    #[inline(always)]
+    pub(crate) fn begin_idle(&self) {
+        self.busy.store(1, Ordering::Relaxed);
+        barrier::light();
+    }
+
     #[inline(always)]
     pub(crate) fn mode(&self) -> u32 {
         self.busy.load(Ordering::Relaxed) >> 1
@@ -107,6 +127,33 @@ impl Record {
     pub(crate) fn set_last(&self, ty: Option<&'static EventType>) {
         let address = ty.map_or(0, |ty| ptr::from_ref(ty).addr());
         self.last.store(address, Ordering::Relaxed);
+    }
+
+    /// Notes the time of a row that is being encoded, `delta` after the last one. So neither need be
+    /// kept in a register meanwhile. Only the owner reads the time before it adds the row: the
+    /// flusher waits for the event first. Busy owner only.
+    #[inline(always)]
+    pub(crate) fn begin_row(&self, ts: u64, delta: u64) {
+        self.ts.store(ts, Ordering::Relaxed);
+        self.delta.store(delta as u32, Ordering::Relaxed);
+    }
+
+    /// Takes that back: there is no such row, and the next one cannot leave anything out. Busy owner
+    /// only.
+    #[cold]
+    pub(crate) fn take_back_row(&self) {
+        let delta = self.delta.load(Ordering::Relaxed);
+        self.ts.store(self.ts().wrapping_sub(delta.into()), Ordering::Relaxed);
+        self.delta.store(0, Ordering::Relaxed);
+        self.set_last(None);
+    }
+
+    /// Adds that row, which ends at `pos`. Busy owner only.
+    #[inline(always)]
+    pub(crate) fn add_row(&self, pos: *mut u8) {
+        self.move_to(pos);
+        // Release: as in `add`.
+        self.own.store(self.own.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     /// Adds the row that ends at `pos`.
