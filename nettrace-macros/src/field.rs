@@ -87,10 +87,14 @@ fn object(container: &Container<'_>, values: &[Value<'_>], errors: &mut Errors) 
             &quote! {
                 // With braces the slice is promoted to a static; otherwise it would be a temporary
                 // value.
-                const TYPE: #private::FieldType = #private::FieldType::Object { 0: &[#(#schemas),*] };
+                const TYPE: #private::FieldType =
+                    #private::FieldType::Object { 0: &[#(#schemas),*] };
 
                 #[inline(always)]
-                fn encode_field<__Encoder: #private::PayloadEncoder>(&self, #encoder: &mut __Encoder) {
+                fn encode_field<__Encoder: #private::PayloadEncoder>(
+                    &self,
+                    #encoder: &mut __Encoder,
+                ) {
                     #encode
                 }
             },
@@ -123,7 +127,10 @@ fn transparent(container: &Container<'_>, value: &Value<'_>, errors: &mut Errors
                     <#ty as #private::TraceField<__As>>::IS_SECRET;
 
                 #[inline(always)]
-                fn encode_field<__Encoder: #private::PayloadEncoder>(&self, #encoder: &mut __Encoder) {
+                fn encode_field<__Encoder: #private::PayloadEncoder>(
+                    &self,
+                    #encoder: &mut __Encoder,
+                ) {
                     <#ty as #private::TraceField<__As>>::encode_field(#place, #encoder);
                 }
             },
@@ -174,14 +181,22 @@ fn choice(container: &Container<'_>, variants: &[Variant<'_>], errors: &mut Erro
     let implementations = parts.map(|(marker, (inner, value))| {
         let marker = Ident::new(marker, Span::call_site());
         let encoder = encoder_ident();
-        implementation(container, &quote!(#private::encoding::#marker), Vec::new(), &quote! {
-            const TYPE: #private::FieldType = #inner::TYPE;
+        implementation(
+            container,
+            &quote!(#private::encoding::#marker),
+            Vec::new(),
+            &quote! {
+                const TYPE: #private::FieldType = #inner::TYPE;
 
-            #[inline(always)]
-            fn encode_field<__Encoder: #private::PayloadEncoder>(&self, #encoder: &mut __Encoder) {
-                #inner::encode_field(#value, #encoder);
-            }
-        })
+                #[inline(always)]
+                fn encode_field<__Encoder: #private::PayloadEncoder>(
+                        &self,
+                        #encoder: &mut __Encoder,
+                    ) {
+                    #inner::encode_field(#value, #encoder);
+                }
+            },
+        )
     });
     in_anonymous_const(container, &quote!(#constants #(#implementations)*))
 }

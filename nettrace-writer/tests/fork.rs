@@ -480,3 +480,38 @@ fn a_child_has_no_flight_recorder_and_may_start_one() {
     let names = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
     assert_eq!(names.collect::<Vec<_>>(), ["parent-slow-1.nettrace"]);
 }
+
+#[test]
+fn a_panic_in_a_child_does_not_wait_for_a_thread_of_its_parent() {
+    if !alone("a_panic_in_a_child_does_not_wait_for_a_thread_of_its_parent") {
+        return;
+    }
+    // The standard library's hook takes a lock of its own, for what it prints.
+    std::panic::set_hook(Box::new(|_| {}));
+    let directory = tempfile::tempdir().unwrap();
+    let triggers = Triggers::new(directory.path(), "fork").on_panic().files(2);
+    let keep = Keep::last(Duration::from_secs(1)).within(1 << 20);
+    let redact = nettrace_writer::Redact::Hash;
+    let builder = Session::builder().flight_recorder(keep).triggers(triggers);
+    let session = builder.redact("message", redact).start().unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = catch_unwind(|| panic!("of the parent"));
+                }
+            });
+        }
+        for _ in 0..all_or(50, 10) {
+            // Only a child that hangs is wrong, which `in_child` notices.
+            let answer = in_child(|| {
+                let _ = catch_unwind(|| panic!("of the child"));
+                7
+            });
+            assert_eq!(answer, 7);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    session.finish().unwrap();
+}

@@ -5,9 +5,9 @@
 //! known before the span ends. Which it is, the type of the value decides and not its name: it may
 //! be an alias. An async function's body becomes an async block within a future that is a span.
 //!
-//! The user's statements stay in a block of their own, with their own tokens, and the function keeps
-//! its braces. So lints and errors are those of the function as written. The code itself allows
-//! none of the compiler's lints, because a crate may forbid that.
+//! The user's statements stay in a block of their own, with their own tokens, and the function
+//! keeps its braces. So lints and errors are those of the function as written. The code itself
+//! allows none of the compiler's lints, because a crate may forbid that.
 
 mod drop_order;
 mod fields;

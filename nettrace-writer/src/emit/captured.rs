@@ -6,7 +6,10 @@ use nettrace_event::{
 };
 use nettrace_span::frames::{self, InForce};
 
-use crate::shared::sessions::captures::{self, Emitted};
+use crate::shared::{
+    local,
+    sessions::captures::{self, Emitted},
+};
 
 /// What most payloads fit into.
 const USUAL: usize = 512;
@@ -17,26 +20,31 @@ pub(super) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {
     // A span that began before the capture is told late to sessions. A capture does not ask for it.
     let is_late = || ty.schema().key_values.contains(&("nettrace.span", "late"));
     if word & captures::bit() != 0 && number != 0 && !is_late() {
-        // Before any lock, because an event may emit others while it is encoded.
-        let payload = payload(event);
-        let labels = frames::with_current(|_, current| match current {
-            InForce::Span(_, labels) | InForce::Labels(labels) => labels.to_vec(),
+        let Some(payload) = payload(event) else { return };
+        local::holding_locks(|| {
+            let labels = frames::with_current(|_, current| match current {
+                InForce::Span(_, labels) | InForce::Labels(labels) => labels.to_vec(),
+            });
+            let labels = labels.unwrap_or_default();
+            captures::push(number, Emitted { ty, payload, ids: frames::span_ids(), labels });
         });
-        let labels = labels.unwrap_or_default();
-        captures::push(number, Emitted { ty, payload, ids: frames::span_ids(), labels });
     }
 }
 
-fn payload(event: &dyn AnyEvent) -> Result<Vec<u8>, Refusal> {
-    let mut bytes = vec![0; USUAL];
+/// The payload of an event. `None` for an event that the thread emits while it takes another one:
+/// that of a signal handler, or of an allocator that emits.
+fn payload(event: &dyn AnyEvent) -> Option<Result<Vec<u8>, Refusal>> {
+    let mut bytes = local::holding_locks(|| vec![0; USUAL])?;
+    // Without a lock, because an event may emit others while it is encoded.
     let mut encoded = event.encode_into(&mut bytes, 0);
     if encoded.size().is_none() && encoded.refusal().is_none() {
-        bytes.resize(MAX_PAYLOAD, 0);
+        local::holding_locks(|| bytes.resize(MAX_PAYLOAD, 0))?;
         encoded = event.encode_into(&mut bytes, 0);
     }
     if let Some(refusal) = encoded.refusal() {
-        return Err(refusal);
+        return Some(Err(refusal));
     }
-    bytes.truncate(encoded.size().ok_or(Refusal::PayloadTooLarge)?);
-    Ok(bytes)
+    let Some(size) = encoded.size() else { return Some(Err(Refusal::PayloadTooLarge)) };
+    bytes.truncate(size);
+    Some(Ok(bytes))
 }

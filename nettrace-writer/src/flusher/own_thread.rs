@@ -7,7 +7,7 @@
 //! thread of the C library, which repairs its own locks at a fork. The system knows that thread's
 //! name, the standard library does not.
 
-use std::{ffi::CStr, io};
+use std::{env, ffi::CStr, io};
 
 use crate::{
     flusher::signals,
@@ -15,6 +15,11 @@ use crate::{
     shared::channel::bounded,
     sync::thread::{self, JoinHandle, ThreadId},
 };
+
+/// The bytes of stack that a flusher asks for: as many as the standard library gives a thread.
+/// 16 KiB are not enough for it, and the user's sink runs there as well. Memory is taken only for
+/// what is used.
+const STACK: usize = 2 << 20;
 
 /// A flusher's thread, as its session sees it.
 #[derive(Debug)]
@@ -33,6 +38,7 @@ impl OwnThread {
     ) -> io::Result<Self> {
         if cfg!(not(unix)) || generation() == 0 {
             let std = thread::Builder::new().name(name.to_string_lossy().into_owned());
+            let std = std.stack_size(stack_size());
             let std = signals::blocked(|| std.spawn(work))?;
             return Ok(Self { id: std.thread().id(), std: Some(std) });
         }
@@ -58,6 +64,13 @@ impl OwnThread {
     }
 }
 
+/// The size of the stack. `RUST_MIN_STACK` can make it larger: it is meant for the program's own
+/// threads, which may need less.
+fn stack_size() -> usize {
+    let asked = env::var("RUST_MIN_STACK").ok().and_then(|asked| asked.parse().ok());
+    STACK.max(asked.unwrap_or(0))
+}
+
 #[cfg(unix)]
 #[allow(
     unsafe_code,
@@ -71,9 +84,6 @@ mod bare {
         panic::{AssertUnwindSafe, catch_unwind},
         ptr,
     };
-
-    /// As many bytes as the standard library gives a thread.
-    const STACK: usize = 2 << 20;
 
     type Work = Box<dyn FnOnce() + Send>;
 
@@ -108,7 +118,7 @@ mod bare {
         // SAFETY: the attributes were filled above.
         unsafe { libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED) };
         // SAFETY: as above.
-        unsafe { libc::pthread_attr_setstacksize(attributes, STACK) };
+        unsafe { libc::pthread_attr_setstacksize(attributes, super::stack_size()) };
         let start = Box::into_raw(Box::new(Start { name, work }));
         let mut thread = MaybeUninit::uninit();
         // SAFETY: all pointers are live; `enter` takes the box over.

@@ -471,6 +471,10 @@ impl Control {
 
 impl AfterPanic for Control {
     fn panicked(&self, message: &str, place: &str, ends_process: bool) {
+        // In the child of a fork, a thread that is not there may hold any of the locks.
+        if self.generation != generation() {
+            return;
+        }
         let (done, is_done) = channel::bounded(1);
         let [of_message, of_place] = &OF_PANIC;
         let (message, place) = (self.redacted(of_message, message), self.redacted(of_place, place));

@@ -35,17 +35,23 @@
 //! - A root that begins within it is recorded, whatever its [`Sampling`](crate::Sampling) says: a
 //!   test must not depend on chance. Within a tree that is sampled out already, only errors are.
 //! - A capture within a capture, on the same thread: both get the events of the inner one.
-//! - An event that is emitted in a signal handler may be missing.
+//! - A capture that is dropped before one within it leaves that one in force.
+//! - An event that is emitted in a signal handler may be missing, and so may one of an allocator
+//!   that emits: that of the memory for a captured event is.
+//! - The child of a `fork` captures nothing until it calls [`capture`] itself.
 
 mod event;
 mod pattern;
 mod span;
 mod value;
+mod watch;
 
 use std::{
-    fmt,
+    fmt, future,
     marker::PhantomData,
+    panic::Location,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -55,6 +61,7 @@ use nettrace_span::{
     frames::{self, Entered},
 };
 
+use self::watch::Watch;
 pub use self::{
     event::Event,
     pattern::{Expected, Pattern, That, that},
@@ -78,8 +85,8 @@ const SHOWN: usize = 20;
 #[must_use = "it captures until this is dropped; keep it in a variable"]
 #[track_caller]
 pub fn capture() -> Capture {
-    let store = Arc::new(Store::within(frames::captured()));
-    match captures::begin(attach, &store) {
+    let store = Arc::new(Store::default());
+    match captures::begin(attach, &store, frames::captured()) {
         Ok(number) => {
             let entered = frames::enter_capture(number);
             Capture { store, number, entered, not_send: PhantomData }
@@ -151,6 +158,9 @@ impl Capture {
 
     /// Waits until a condition holds, for work on other threads. It is asked after each event.
     ///
+    /// This blocks the thread. On a runtime with one thread, as `#[tokio::test]` has, tasks go on
+    /// only while the test awaits something: use [`until`](Self::until) there.
+    ///
     /// ```
     /// # use nettrace_writer::{Emit, TraceEvent, testing};
     /// use std::{thread, time::Duration};
@@ -177,14 +187,68 @@ impl Capture {
         let deadline = Instant::now() + limit;
         loop {
             // Before the condition is asked, so that no event comes unnoticed in between.
-            let known = self.store.events().len();
+            let known = self.store.len();
             if condition(self) {
                 return;
             }
-            if !self.store.wait_for_more(known, deadline) {
-                panic!("what the test waits for has not come in {limit:?}\n{self}");
+            if !self.store.wait_for_more(known, deadline, || false) {
+                panic!(
+                    "what the test waits for has not come in {limit:?} (meanwhile this thread was \
+                     blocked; if tasks need it to go on, write `until(…).await`)\n{self}"
+                );
             }
         }
+    }
+
+    /// [`wait_for`](Self::wait_for) without blocking the thread, for tasks of a runtime that has no
+    /// other. It works on every runtime.
+    ///
+    /// ```
+    /// # use nettrace_writer::{Emit, TraceEvent, testing};
+    /// use std::time::Duration;
+    ///
+    /// use nettrace_writer::{Context, FutureExt};
+    ///
+    /// # #[derive(TraceEvent)]
+    /// # #[trace_event(provider = "Contoso-Checkout")]
+    /// # struct Sent { id: u64 }
+    /// #[tokio::main(flavor = "current_thread")] // as that of `#[tokio::test]`
+    /// async fn main() {
+    ///     let events = testing::capture();
+    ///     let sends = async { (0..3).for_each(|id| Sent { id }.emit()) };
+    ///     tokio::spawn(sends.with_context(Context::current()));
+    ///     let limit = Duration::from_secs(60);
+    ///     events.until(|events| events.of::<Sent>().len() == 3, limit).await;
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If it does not hold after `limit`.
+    #[track_caller]
+    pub fn until(
+        &self,
+        mut condition: impl FnMut(&Self) -> bool,
+        limit: Duration,
+    ) -> impl Future<Output = ()> {
+        let caller = Location::caller();
+        let deadline = Instant::now() + limit;
+        let mut watch: Option<Watch> = None;
+        future::poll_fn(move |cx| {
+            // All of this before the condition is asked, so that no event comes unnoticed in
+            // between.
+            let known = self.store.len();
+            let is_over = watch.as_ref().is_some_and(|watch| watch.wake(cx.waker()));
+            if condition(self) {
+                return Poll::Ready(());
+            }
+            assert!(
+                !is_over,
+                "what the test waits for at {caller} has not come in {limit:?}\n{self}"
+            );
+            watch.get_or_insert_with(|| Watch::start(&self.store, known, deadline, cx.waker()));
+            Poll::Pending
+        })
     }
 
     /// All that came, as text in which nothing differs from run to run: no times, durations, GUIDs

@@ -1,6 +1,8 @@
 //! What tests capture: see `nettrace_writer::testing`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests start threads")]
 
+#[cfg(target_os = "linux")]
+mod forked;
 mod others;
 mod redacted;
 mod secrets;
@@ -222,6 +224,25 @@ fn a_root_is_recorded_whatever_its_sampling_says() {
     drop(rare);
     assert_eq!(events.snapshot(), "Rare -> ok\n  Sold { cents: 2 }\n");
     session.finish().unwrap();
+}
+
+#[test]
+fn captures_may_end_in_any_order() {
+    let outer = testing::capture();
+    let middle = testing::capture();
+    let inner = testing::capture();
+    Sold { cents: 1 }.emit();
+    drop(middle);
+    Sold { cents: 2 }.emit();
+    assert_eq!((inner.events().len(), outer.events().len()), (2, 2));
+    drop(outer);
+    Sold { cents: 3 }.emit();
+    assert_eq!(inner.events().len(), 3);
+    drop(inner);
+    Sold { cents: 4 }.emit();
+    let next = testing::capture();
+    Sold { cents: 5 }.emit();
+    assert_eq!(next.events().len(), 1);
 }
 
 #[test]

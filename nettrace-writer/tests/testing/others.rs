@@ -107,9 +107,67 @@ fn what_comes_on_another_thread_is_waited_for() {
     let text = told(|| events.wait_for(|events| events.events().len() == 2, Duration::ZERO));
     assert_eq!(
         text,
-        "what the test waits for has not come in 0ns\ncaptured: 1 event\n    Testing-Shop/Sold { \
+        "what the test waits for has not come in 0ns (meanwhile this thread was blocked; if tasks \
+         need it to go on, write `until(…).await`)\ncaptured: 1 event\n    Testing-Shop/Sold { \
          cents: 7 }"
     );
+}
+
+#[test]
+fn a_task_is_waited_for_on_a_runtime_with_one_thread() {
+    // Without a timer.
+    let runtime = Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let events = testing::capture();
+        let work = async {
+            for cents in 0..100 {
+                Sold { cents }.emit();
+                tokio::task::yield_now().await;
+            }
+        };
+        let task = spawn(work.with_context(Context::current()));
+        events.until(|events| events.of::<Sold>().len() >= 50, LIMIT).await;
+        events.until(|events| events.of::<Sold>().len() == 100, LIMIT).await;
+        events.until(|events| !events.events().is_empty(), Duration::ZERO).await;
+        task.await.unwrap();
+
+        // One that is dropped before it is over leaves the others alone.
+        let mut asked = 0;
+        let never = events.until(
+            |_| {
+                asked += 1;
+                false
+            },
+            LIMIT,
+        );
+        tokio::select! {
+            biased;
+            () = never => unreachable!(),
+            () = tokio::task::yield_now() => {}
+        }
+        assert!(asked >= 1);
+
+        // From another thread.
+        let context = Context::current();
+        let thread = thread::spawn(move || {
+            let _scope = context.enter();
+            Sold { cents: 100 }.emit();
+        });
+        events.until(|events| events.of::<Sold>().len() == 101, LIMIT).await;
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn what_does_not_come_to_a_task_is_told() {
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let events = testing::capture();
+    let limit = Duration::from_millis(10);
+    let line = line!() + 1;
+    let text = told(|| runtime.block_on(events.until(|_| false, limit)));
+    let place = format!("{}:{line}:", file!());
+    assert!(text.starts_with(&format!("what the test waits for at {place}")), "{text}");
+    assert!(text.ends_with(" has not come in 10ms\ncaptured: nothing"), "{text}");
 }
 
 /// The rows of a trace: names, and which span each is in, by the order of spans.

@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    mem,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -24,6 +25,9 @@ use crate::{
 
 /// The bit of all captures: what [`Captures::bit`] is, without the lock.
 static BIT: AtomicU32 = AtomicU32::new(0);
+/// The number of the last capture. The child of a `fork` goes on counting, because what is in force
+/// there may still name one of the parent's.
+static LAST: AtomicU32 = AtomicU32::new(0);
 /// Whether there has been a capture.
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
@@ -39,39 +43,53 @@ pub(crate) struct Emitted {
 }
 
 /// What one capture has got.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Store {
-    /// The capture around it on its thread, which gets the same. 0: none.
-    pub(crate) outer: u32,
     events: Mutex<Vec<Arc<Emitted>>>,
     more: Condvar,
 }
 
 impl Store {
-    pub(crate) fn within(outer: u32) -> Self {
-        Self { outer, events: Mutex::default(), more: Condvar::new() }
-    }
-
     /// What has come so far.
     pub(crate) fn events(&self) -> Vec<Arc<Emitted>> {
-        self.events.lock().clone()
+        // An allocator that emits finds the lock taken.
+        local::with_locks(|| self.events.lock().clone())
+    }
+
+    /// How many have come.
+    pub(crate) fn len(&self) -> usize {
+        self.events.lock().len()
     }
 
     pub(crate) fn clear(&self) {
-        self.events.lock().clear();
+        let events = mem::take(&mut *self.events.lock());
+        drop(events);
     }
 
-    /// Waits until there are more events than so many. Returns `false` if there are none by then.
-    pub(crate) fn wait_for_more(&self, than: usize, deadline: Instant) -> bool {
+    /// Waits until there are more events than so many, or until the time or `gives_up` says that
+    /// there will be none. Returns whether there are.
+    pub(crate) fn wait_for_more(
+        &self,
+        than: usize,
+        deadline: Instant,
+        gives_up: impl Fn() -> bool,
+    ) -> bool {
         let mut events = self.events.lock();
         while events.len() <= than {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left == Duration::ZERO {
+            if left == Duration::ZERO || gives_up() {
                 return false;
             }
             events = self.more.wait_for(events, left);
         }
         true
+    }
+
+    /// Has those that wait ask once more whether they give up.
+    pub(crate) fn wake(&self) {
+        // With the lock, so that none of them is between asking and waiting.
+        let _events = self.events.lock();
+        self.more.notify_all();
     }
 
     fn push(&self, event: Arc<Emitted>) {
@@ -84,10 +102,16 @@ impl Store {
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     slot: Option<u32>,
-    last: u32,
     /// Held while one begins. The next one must not begin before the watchers know of the first.
     beginning: Arc<Mutex<()>>,
-    stores: BTreeMap<u32, Arc<Store>>,
+    stores: BTreeMap<u32, Within>,
+}
+
+/// A capture, and the one around it on its thread, which gets the same events. 0: none.
+#[derive(Debug)]
+struct Within {
+    store: Arc<Store>,
+    outer: u32,
 }
 
 impl Captures {
@@ -96,8 +120,8 @@ impl Captures {
     }
 }
 
-/// Begins a capture. Returns its number.
-pub(crate) fn begin(attach: fn(), store: &Arc<Store>) -> Result<u32, Error> {
+/// Begins a capture within another, which may have ended. Returns its number.
+pub(crate) fn begin(attach: fn(), store: &Arc<Store>, outer: u32) -> Result<u32, Error> {
     let beginning = local::holding_locks(|| {
         prepare_process(attach);
         Arc::clone(&table().lock().captures.beginning)
@@ -116,13 +140,16 @@ pub(crate) fn begin(attach: fn(), store: &Arc<Store>) -> Result<u32, Error> {
             attached_types().for_each(|ty| registry::listen(ty, bit, 0));
             note_change();
         }
-        let Captures { last, stores, .. } = &mut table.captures;
+        let stores = &mut table.captures.stores;
+        let outer = if stores.contains_key(&outer) { outer } else { 0 };
+        let mut number = LAST.load(Ordering::Relaxed);
         while {
-            *last = *last % MAX_CAPTURE + 1;
-            stores.contains_key(last)
+            number = number % MAX_CAPTURE + 1;
+            stores.contains_key(&number)
         } {}
-        stores.insert(*last, Arc::clone(store));
-        Ok((*last, is_first))
+        LAST.store(number, Ordering::Relaxed);
+        stores.insert(number, Within { store: Arc::clone(store), outer });
+        Ok((number, is_first))
     });
     let (number, is_first) = begun.unwrap_or(Err(Error::InSignalHandler))?;
     if is_first {
@@ -135,7 +162,13 @@ pub(crate) fn begin(attach: fn(), store: &Arc<Store>) -> Result<u32, Error> {
 pub(crate) fn end(number: u32) {
     let ended = local::holding_locks(|| {
         let mut table = table().lock();
-        let ended = table.captures.stores.remove(&number);
+        let stores = &mut table.captures.stores;
+        let ended = stores.remove(&number);
+        if let Some(Within { outer, .. }) = ended {
+            // Those within it are now within the one around it.
+            let inner = stores.values_mut().filter(|within| within.outer == number);
+            inner.for_each(|within| within.outer = outer);
+        }
         let is_last = ended.is_some() && table.captures.stores.is_empty();
         if is_last {
             let bit = table.captures();
@@ -156,6 +189,12 @@ pub(crate) fn end(number: u32) {
     }
 }
 
+/// Forgets all captures in the child of a `fork`, which has another table.
+#[cfg(unix)]
+pub(super) fn forget() {
+    BIT.store(0, Ordering::Relaxed);
+}
+
 /// Whether there has been a capture in the process. Relaxed: as [`bit`].
 pub(crate) fn has_begun() -> bool {
     HAS_BEGUN.load(Ordering::Relaxed)
@@ -169,20 +208,19 @@ pub(crate) fn bit() -> u32 {
     BIT.load(Ordering::Relaxed)
 }
 
-/// Gives an event to a capture, if that has not ended, and to those around it. An event of a signal
-/// handler that interrupted the taking of locks is not captured.
+/// Gives an event to a capture, if that has not ended, and to those around it. To be called as if
+/// locks were [held](local::holding_locks).
 pub(crate) fn push(mut number: u32, event: Emitted) {
     let event = Arc::new(event);
-    let stores = local::holding_locks(|| {
+    let mut stores = Vec::new();
+    {
         let table = table().lock();
-        let mut stores = Vec::new();
-        while let Some(store) = table.captures.stores.get(&number) {
+        while let Some(Within { store, outer }) = table.captures.stores.get(&number) {
             stores.push(Arc::clone(store));
-            number = store.outer;
+            number = *outer;
         }
-        stores
-    });
-    for store in stores.into_iter().flatten() {
-        local::holding_locks(|| store.push(Arc::clone(&event)));
+    }
+    for store in stores {
+        store.push(Arc::clone(&event));
     }
 }

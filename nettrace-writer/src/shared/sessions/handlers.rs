@@ -22,6 +22,8 @@ fn in_child() {
     TABLE.store(ptr::null_mut(), Ordering::Release);
     LISTENERS.fetch_and(TRACEPOINTS, Ordering::Relaxed);
     handler_events::forget();
+    #[cfg(feature = "testing")]
+    super::captures::forget();
     registry::after_fork((1 << SESSION_BITS) - 1);
     local::forget_all();
 }
