@@ -104,7 +104,9 @@ use nettrace_span::{
 };
 
 use crate::{
-    emit::{self, attach, emit_any, emit_to as emit_to_sessions, other_span::emit_in},
+    emit::{
+        self, attach, emit_any, emit_to as emit_to_sessions, lose_untyped, other_span::emit_in,
+    },
     shared::{local, sessions, watchers},
 };
 
@@ -370,6 +372,33 @@ pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
 /// `sessions`. The bits are those of the type's [word](nettrace_event::EventType::enabled).
 pub fn emit_to<T: TraceEvent>(event: &T, sessions: u32) {
     emit_to_sessions(event, event.event_type(), sessions);
+}
+
+/// Counts an event that the bridge has no type for, and cannot record, in each session that would
+/// record it by its provider, level and keywords: as attempted, and as lost among
+/// [`Drops::refused`](crate::Drops::refused). The trace shows a gap in its place. Takes a lock.
+///
+/// Returns whether there is such a session.
+///
+/// ```
+/// use nettrace_writer::{Level, Session, bridge, sink::MemorySink};
+///
+/// assert!(!bridge::lose("Docs-Lost", Level::Warning, 0), "nobody listens");
+/// let session = Session::builder().sink(MemorySink::new()).start()?;
+/// assert!(bridge::lose("Docs-Lost", Level::Warning, 0));
+/// let stats = session.finish()?;
+/// assert_eq!((stats.attempted, stats.written, stats.drops.refused), (1, 0, 1));
+/// # Ok::<(), nettrace_writer::Error>(())
+/// ```
+#[allow(clippy::must_use_candidate, reason = "most callers want the count alone")]
+pub fn lose(provider: &str, level: Level, keywords: u64) -> bool {
+    lose_untyped(provider, level, keywords)
+}
+
+/// Adds a message to [`refused_types`](crate::refused_types), once: why events are
+/// [lost](lose). Sessions have it as a [warning](crate::Warning::TypeRefused).
+pub fn explain_loss(message: String) {
+    sessions::note_message(message);
 }
 
 /// Whether some session records events of this provider, level and keywords. Takes a lock. In a

@@ -32,7 +32,7 @@ use crate::{
     sync::{AtomicBool, Ordering, fence},
 };
 
-pub(crate) use self::general::emit_to;
+pub(crate) use self::general::{emit_to, lose_untyped};
 pub use self::origin::{MAX_STACK_FRAMES, Origin};
 #[doc(inline)]
 pub use nettrace_event::{Emit, emit, emit_lazy};

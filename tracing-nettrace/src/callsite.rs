@@ -13,6 +13,8 @@ use tracing_core::Metadata;
 
 use crate::{
     schema::{self, Part},
+    shares::{self, Share},
+    sites::Site,
     stats,
     sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, PoisonError},
     table::{Key, Table, hash},
@@ -20,10 +22,9 @@ use crate::{
     words,
 };
 
-/// The most event types of a process that this crate makes.
-const MAX_TYPES: u32 = 8_192;
-/// The most signatures of a callsite.
-const MAX_SIGNATURES: usize = 64;
+/// The signatures of a callsite that stand in a list, the first ones first. All others are in one
+/// table.
+const LISTED: usize = 16;
 
 /// Events of spans and events that `tracing` has no lower level than this for.
 ///
@@ -61,7 +62,7 @@ impl Naming {
     }
 
     /// The provider of a target.
-    fn provider(&self, target: &str) -> &'static str {
+    fn provider(&self, target: &str) -> String {
         let target = if self.whole_target {
             target.replace("::", ".")
         } else {
@@ -70,15 +71,29 @@ impl Naming {
         schema::provider_name(target)
     }
 
-    fn keywords(&self, metadata: &Metadata<'_>) -> u64 {
-        let target = metadata.target();
+    fn keywords(&self, target: &str, level: tracing_core::Level) -> u64 {
         let is_of = |path: &str| {
             target.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
         };
         let of_target = self.keywords.iter().filter(|(path, _)| is_of(path));
-        let of_level =
-            if *metadata.level() == tracing_core::Level::TRACE { KEYWORD_TRACE } else { 0 };
+        let of_level = if level == tracing_core::Level::TRACE { KEYWORD_TRACE } else { 0 };
         of_target.fold(of_level, |all, (_, keywords)| all | keywords)
+    }
+
+    /// Whether some session wants events of this target and level, which have no callsite here.
+    pub(crate) fn is_wanted(&self, target: &str, level: tracing_core::Level) -> bool {
+        let keywords = self.keywords(target, level);
+        bridge::is_wanted(&self.provider(target), schema::level(&level), keywords)
+    }
+
+    /// Counts an event of this target and level that is not recorded because there is no callsite
+    /// for it.
+    #[cold]
+    pub(crate) fn lose(&self, target: &str, level: tracing_core::Level) {
+        let keywords = self.keywords(target, level);
+        if bridge::lose(&self.provider(target), schema::level(&level), keywords) {
+            stats::EVENTS_REFUSED.add(1);
+        }
     }
 }
 
@@ -98,6 +113,8 @@ pub(crate) struct Callsite {
     pub(crate) is_of_log: bool,
     /// Whether it is an event with the one field `error`, as `#[instrument(err)]` has it.
     pub(crate) tells_error: bool,
+    /// Whether it is a [place](Site) that records of the crate `log` come from.
+    is_site: bool,
     /// The types of an event, or of a span's Start.
     events: Types,
     /// The types of fields that are recorded later.
@@ -109,7 +126,7 @@ pub(crate) struct Callsite {
 const _: () = assert!(align_of::<Metadata<'_>>() > 1);
 
 /// The callsites of all namings.
-static CALLSITES: Table<&'static Callsite, 2> = Table::new();
+static CALLSITES: Table<&'static Callsite, 4> = Table::new();
 
 /// The key of the callsite whose metadata has this address.
 #[inline(always)]
@@ -169,9 +186,9 @@ impl Callsite {
         let is_it =
             |other: &&Self| ptr::eq(other.metadata, metadata) && ptr::eq(other.naming, naming);
         let make = || -> &'static Self {
-            let provider = naming.provider(metadata.target());
+            let provider = schema::kept_provider_name(naming.provider(metadata.target()));
             let level = schema::level(metadata.level());
-            let keywords = naming.keywords(metadata);
+            let keywords = naming.keywords(metadata.target(), *metadata.level());
             Box::leak(Box::new(Self {
                 metadata,
                 naming,
@@ -181,6 +198,7 @@ impl Callsite {
                 word: AtomicU64::new(ptr::from_ref(metadata).addr() as u64),
                 wanted: AtomicU64::new(u64::MAX),
                 is_of_log: is_of_log(metadata),
+                is_site: Site::of(metadata).is_some(),
                 tells_error: metadata.is_event()
                     && metadata.fields().iter().map(|field| field.name()).eq(["error"]),
                 events: Types::default(),
@@ -239,11 +257,29 @@ impl Callsite {
     /// The type of one of a span's other events.
     #[inline]
     pub(crate) fn other_type(&self, part: Part) -> Option<&'static EventType> {
-        let ty = self.others[part as usize].get_or_init(|| new_type(self, part, 0));
+        let share = Share::Callsites;
+        let ty = self.others[part as usize].get_or_init(|| new_type(self, part, 0, share));
         if ty.is_none() {
-            stats::EVENTS_REFUSED.add(1);
+            self.lose();
         }
         *ty
+    }
+
+    /// Says why its types are not made.
+    fn explain_refusal(&self) {
+        match Site::of(self.metadata) {
+            Some(site) => shares::explain_records(&site),
+            None => shares::explain_callsites(self.metadata),
+        }
+    }
+
+    /// Counts an event that is not recorded because its type is not made.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn lose(&self) {
+        if bridge::lose(self.provider, self.level, self.keywords) {
+            stats::EVENTS_REFUSED.add(1);
+        }
     }
 }
 
@@ -253,10 +289,12 @@ pub(crate) fn is_of_log(metadata: &Metadata<'_>) -> bool {
     metadata.target() == "log" && metadata.name() == "log event"
 }
 
-/// The types of a callsite's events by their signatures: a list that only grows.
+/// The types of a callsite's events by their signatures: a list that only grows, and [`MORE`].
 #[derive(Debug, Default)]
 struct Types {
     first: OnceLock<Entry>,
+    /// How many of its types are not in the list.
+    more: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -268,6 +306,17 @@ struct Entry {
     ty: Option<&'static EventType>,
     next: OnceLock<Box<Entry>>,
 }
+
+/// A type that does not stand in a callsite's list.
+#[derive(Debug)]
+struct More {
+    /// The address of the callsite's [`Types`].
+    of: usize,
+    signature: Signature,
+    ty: &'static EventType,
+}
+
+static MORE: Table<Option<More>, 2> = Table::new();
 
 impl Types {
     /// The type for a signature. Without a part, that of an event or of a span's Start.
@@ -293,41 +342,83 @@ impl Types {
     ) -> Option<&'static EventType> {
         let is_span = callsite.metadata.is_span();
         let part = part.unwrap_or(if is_span { Part::Start } else { Part::Event });
-        let make = || Entry {
+        let ty = self.listed(callsite, part, signature);
+        if ty.is_none() {
+            callsite.lose();
+        }
+        ty
+    }
+
+    fn listed(
+        &self,
+        callsite: &Callsite,
+        part: Part,
+        signature: Signature,
+    ) -> Option<&'static EventType> {
+        let make = |count| Entry {
             signature,
             has_words: words::can_have(signature),
-            ty: new_type(callsite, part, signature),
+            ty: new_type(callsite, part, signature, Share::of(callsite.is_site, count)),
             next: OnceLock::new(),
         };
-        let mut entry = self.first.get_or_init(make);
+        let mut entry = self.first.get_or_init(|| make(0));
         let mut count = 1;
         while entry.signature != signature {
-            if count == MAX_SIGNATURES && entry.next.get().is_none() {
-                stats::TYPES_REFUSED.add(1);
-                stats::EVENTS_REFUSED.add(1);
-                return None;
+            if count == LISTED && entry.next.get().is_none() {
+                return self.not_listed(callsite, part, signature);
             }
-            entry = entry.next.get_or_init(|| Box::new(make()));
+            entry = entry.next.get_or_init(|| Box::new(make(count)));
             count += 1;
         }
-        if entry.ty.is_none() {
-            stats::EVENTS_REFUSED.add(1);
-        }
         entry.ty
+    }
+
+    /// The type for a signature that came after the list was full.
+    fn not_listed(
+        &self,
+        callsite: &Callsite,
+        part: Part,
+        signature: Signature,
+    ) -> Option<&'static EventType> {
+        let of = ptr::from_ref(self).addr();
+        let [low, high] = [signature as u64, (signature >> 64) as u64];
+        let key = Key::of_hash(hash(hash(low ^ of as u64) ^ high));
+        let is_it = |more: &Option<More>| {
+            more.as_ref().is_some_and(|more| more.of == of && more.signature == signature)
+        };
+        let find = || MORE.find(key, is_it)?.as_ref().map(|more| more.ty);
+        let make = || {
+            let share = Share::of(callsite.is_site, LISTED);
+            let ty = new_type(callsite, part, signature, share)?;
+            self.more.fetch_add(1, Ordering::Relaxed);
+            Some(More { of, signature, ty })
+        };
+        find().or_else(|| {
+            // Relaxed: only the number counts, and one more does no harm.
+            let count = LISTED + self.more.load(Ordering::Relaxed) as usize;
+            if count >= shares::MAX_SIGNATURES || !Share::of(callsite.is_site, count).has_room() {
+                callsite.explain_refusal();
+                stats::TYPES_REFUSED.add(1);
+                return None;
+            }
+            MORE.find_or_make(key, is_it, make)?.as_ref().map(|more| more.ty)
+        })
     }
 }
 
 /// Makes a type and registers it.
 #[cold]
-fn new_type(callsite: &Callsite, part: Part, signature: Signature) -> Option<&'static EventType> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: only the number counts.
-    let take = |count| (count < MAX_TYPES).then_some(count + 1);
-    let has_room = COUNT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
-    let ty = has_room.then(|| schema::registered(callsite, part, signature));
-    match ty {
-        Some(_) => stats::TYPES.add(1),
-        None => stats::TYPES_REFUSED.add(1),
+fn new_type(
+    callsite: &Callsite,
+    part: Part,
+    signature: Signature,
+    share: Share,
+) -> Option<&'static EventType> {
+    if !share.take() {
+        callsite.explain_refusal();
+        stats::TYPES_REFUSED.add(1);
+        return None;
     }
-    ty
+    stats::TYPES.add(1);
+    Some(schema::registered(callsite, part, signature))
 }

@@ -85,6 +85,19 @@
 //! freed when it ends. [`Options::span_memory`] is the bound. What exceeds it is refused and
 //! [counted](Stats::spans_refused).
 //!
+//! # Bounds
+//!
+//! The types of events are never given back, so their number has a bound: 14,336 for all that this
+//! crate makes in a process. A callsite has one for each combination of types that its values
+//! have, and an optional field that is empty makes another combination. So a callsite has 1,024 at
+//! most; all that have more than 8 share 4,096 further ones. Records of `log` have 6,144, because
+//! their targets and keys may come from outside. What one of these bounds keeps out takes nothing
+//! from the others. Sessions count such an event as attempted, and as lost among
+//! [`Drops::refused`](nettrace_writer::Drops::refused). The trace has a gap in its place,
+//! [`refused_types`](nettrace_writer::refused_types) says why, and
+//! [`events_refused`](Stats::events_refused) counts it for the process. A span whose Start is lost
+//! has a Start without fields, which is a [late](#sessions-that-begin-within-a-span) one.
+//!
 //! # When a span ends
 //!
 //! With the layer, a span ends when its last handle is gone *and* its children have ended, because
@@ -120,6 +133,7 @@ mod recorder;
 mod row;
 mod schema;
 mod scratch;
+mod shares;
 mod sites;
 mod spans;
 mod stack;

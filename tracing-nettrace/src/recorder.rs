@@ -22,6 +22,7 @@ use crate::{
     parts::{Follows, Late, Mark, Stop},
     row::{Row, Told},
     schema::Part,
+    shares,
     sites::Site,
     spans::{Found, Spans},
     stack, stats,
@@ -155,7 +156,11 @@ impl Recorder {
         if is_of_log(metadata) {
             return *metadata.level() <= self.max_level();
         }
-        let is_wanted = Callsite::of(metadata, self.naming).is_some_and(Callsite::is_wanted);
+        let is_wanted = match Callsite::of(metadata, self.naming) {
+            Some(callsite) => callsite.is_wanted(),
+            // Its events are counted as lost.
+            None => self.naming.is_wanted(metadata.target(), *metadata.level()),
+        };
         (is_wanted || self.keeps(metadata)) && self.lets_pass(metadata)
     }
 
@@ -244,7 +249,8 @@ impl Recorder {
             return;
         }
         let Some(callsite) = Callsite::of(event.metadata(), self.naming) else {
-            return stats::EVENTS_REFUSED.add(1);
+            let metadata = event.metadata();
+            return self.naming.lose(metadata.target(), *metadata.level());
         };
         if callsite.has_words() {
             let mut visited = Visited::new();
@@ -327,9 +333,10 @@ impl Recorder {
         if !self.lets_target_pass(site.target, site.level) {
             return;
         }
-        let metadata = site.metadata(|_| {});
+        let is_wanted = || self.naming.is_wanted(site.target, site.level);
+        let metadata = site.metadata(|_| {}, is_wanted);
         values.keep_first();
-        self.record_of_log(metadata, &values);
+        self.record_of_log(&site, metadata, || values);
     }
 
     /// A record of the crate `log`. `values` makes its values.
@@ -343,20 +350,27 @@ impl Recorder {
         if self.is_silent() {
             return;
         }
-        let metadata = site.metadata(keys);
-        let is_wanted = |metadata| Callsite::of(metadata, self.naming)?.is_wanted().then_some(());
-        if metadata.is_none_or(|metadata| is_wanted(metadata).is_some()) {
-            self.record_of_log(metadata, &values());
-        }
+        let is_wanted = || self.naming.is_wanted(site.target, site.level);
+        let metadata = site.metadata(keys, is_wanted);
+        self.record_of_log(site, metadata, values);
     }
 
-    fn record_of_log(&self, metadata: Option<&'static Metadata<'static>>, values: &Values) {
+    /// A record from a place with this metadata, if there is room for it. `values` makes its
+    /// values.
+    fn record_of_log(
+        &self,
+        site: &Site<'_>,
+        metadata: Option<&'static Metadata<'static>>,
+        values: impl FnOnce() -> Taken,
+    ) {
         let Some(callsite) = metadata.and_then(|it| Callsite::of(it, self.naming)) else {
-            return stats::EVENTS_REFUSED.add(1);
+            shares::explain_records(site);
+            return self.naming.lose(site.target, site.level);
         };
         if !callsite.is_wanted() {
             return;
         }
+        let values = values();
         if let Some(ty) = callsite.event_type(values.signature()) {
             self.tell_entered();
             values.emit(ty);

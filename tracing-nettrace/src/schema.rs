@@ -100,12 +100,16 @@ pub(crate) fn level(level: &tracing_core::Level) -> Level {
     }
 }
 
-/// A name that a provider can have, kept for good.
-pub(crate) fn provider_name(target: String) -> &'static str {
-    static ALL: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+/// A name that a provider can have.
+pub(crate) fn provider_name(target: String) -> String {
     let is_forbidden = |c: char| matches!(c, '\0'..=' ' | ',' | ':' | ';' | '\x7f');
     let name = if target.is_empty() { "tracing".into() } else { target };
-    let name = name.replace(is_forbidden, "_");
+    name.replace(is_forbidden, "_")
+}
+
+/// A provider's name, kept for good.
+pub(crate) fn kept_provider_name(name: String) -> &'static str {
+    static ALL: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     match all.get(&*name) {
         Some(same) => same,

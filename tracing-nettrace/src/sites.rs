@@ -6,7 +6,15 @@
 
 use tracing_core::{Callsite, Interest, Kind, Level, Metadata, field::FieldSet, identify_callsite};
 
-use crate::table::{Key, Table, hash};
+use crate::{
+    sync::{AtomicU32, Ordering},
+    table::{Key, Table, hash},
+};
+
+/// The most places that records come from.
+const MAX_SITES: u32 = 8_192;
+/// Beyond this number, only those are kept whose records some session wants.
+const FREE_SITES: u32 = 4_096;
 
 /// The name of the metadata: see `schema::name`.
 const NAME: &str = "event of log";
@@ -47,13 +55,27 @@ impl Callsite for Records {
     }
 }
 
-impl Site<'_> {
+impl<'a> Site<'a> {
+    /// The place that metadata was made for, if it is such.
+    pub(crate) fn of(metadata: &'a Metadata<'_>) -> Option<Self> {
+        (metadata.callsite() == METADATA.callsite()).then(|| Self {
+            target: metadata.target(),
+            module: metadata.module_path(),
+            file: metadata.file(),
+            line: metadata.line(),
+            level: *metadata.level(),
+        })
+    }
+
     /// The metadata of records from here, whose values have the keys that `keys` passes on. It
-    /// passes on the same keys each time that it is called. `None` if the process has too many.
+    /// passes on the same keys each time that it is called. `None` if the process has too many, or
+    /// many and no session wants these.
     pub(crate) fn metadata(
         &self,
         keys: impl Fn(&mut dyn FnMut(&str)),
+        is_wanted: impl FnOnce() -> bool,
     ) -> Option<&'static Metadata<'static>> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
         static SITES: Table<&Metadata<'static>, 2> = Table::new();
         let mut of_keys = Hash(0);
         keys(&mut |key| of_keys.add(key.as_bytes()));
@@ -62,21 +84,27 @@ impl Site<'_> {
         all.add(self.file.unwrap_or_default().as_bytes());
         all.add(&self.line.unwrap_or_default().to_le_bytes());
         let is_it = |metadata: &&Metadata<'_>| {
-            let site = Site {
-                target: metadata.target(),
-                module: metadata.module_path(),
-                file: metadata.file(),
-                line: metadata.line(),
-                level: *metadata.level(),
-            };
             let mut fields = metadata.fields().iter().skip(1);
-            let mut are_same = site == *self;
+            let mut are_same = Site::of(metadata).as_ref() == Some(self);
             keys(&mut |key| are_same &= fields.next().is_some_and(|field| field.name() == key));
             are_same && fields.next().is_none()
         };
-        let make = || self.make(&keys);
-        let found = SITES.find(Key::of_hash(hash(all.0)), is_it);
-        found.or_else(|| SITES.find_or_make(Key::of_hash(hash(all.0)), is_it, make)).copied()
+        let make = || {
+            COUNT.fetch_add(1, Ordering::Relaxed);
+            self.make(&keys)
+        };
+        let key = Key::of_hash(hash(all.0));
+        let found = SITES.find(key, is_it);
+        found
+            .or_else(|| {
+                // Relaxed: only the number counts, and a few more do no harm.
+                let may_make = match COUNT.load(Ordering::Relaxed) {
+                    0..FREE_SITES => true,
+                    count => count < MAX_SITES && is_wanted(),
+                };
+                may_make.then(|| SITES.find_or_make(key, is_it, make))?
+            })
+            .copied()
     }
 
     #[cold]

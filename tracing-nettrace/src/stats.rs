@@ -47,10 +47,12 @@ pub struct Stats {
     pub types: u64,
     /// Event types whose id was that of another type, so that they got the next one of their own.
     pub ids_moved: u64,
-    /// Event types that were not made: the process has too many of them, or one callsite has.
+    /// How often an event type was not made: the process has too many of them, or one callsite has.
     pub types_refused: u64,
     /// Events that are not recorded because their type was not made, or because they tell of a
-    /// span that was refused: its Start and its Stop, and what is recorded of it later.
+    /// span that was refused: its Start and its Stop, and what is recorded of it later. Sessions
+    /// count the first kind as lost, among [events of refused
+    /// types](nettrace_writer::Drops::refused).
     pub events_refused: u64,
     /// Spans that are not recorded, because the open ones take as much memory as they
     /// [may](crate::Options::span_memory). Sessions count the Start and the Stop of each as lost,

@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use nettrace_event::{AnyEvent, EventType, NOT_REGISTERED, SESSION_BITS};
+use nettrace_event::{AnyEvent, EventType, Level, NOT_REGISTERED, SESSION_BITS};
+use nettrace_span::frames;
 
 #[cfg(feature = "user_events")]
 use super::tracepoint;
@@ -10,6 +11,7 @@ use super::{
     in_place::{place, unwound},
     labels::relabel,
     origin::{NO_ORIGIN, Origin},
+    sampled_out::leave_out_untyped,
     see_listener,
     slow::{lose, record_slowly},
 };
@@ -100,6 +102,48 @@ pub(crate) fn emit_to(event: &dyn AnyEvent, ty: &'static EventType, sessions: u3
         if word != 0 {
             emit_somewhere(event, ty, word, &NO_ORIGIN);
         }
+    }
+}
+
+/// Counts an event that has no type as lost in each session that would record it. Returns whether
+/// there is one.
+pub(crate) fn lose_untyped(provider: &str, level: Level, keywords: u64) -> bool {
+    let Some(mut sessions) = sessions::wanting(provider, level, keywords) else {
+        sessions::count_everywhere(1);
+        return true;
+    };
+    if frames::is_sampled_out() && level > Level::Error {
+        leave_out_untyped(sessions);
+        return false;
+    }
+    let is_lost = sessions != 0;
+    while sessions != 0 {
+        let slot = sessions.trailing_zeros();
+        sessions &= sessions - 1;
+        lose_in(slot);
+    }
+    is_lost
+}
+
+/// Counts an event as lost in the session that has a slot.
+fn lose_in(slot: u32) {
+    if let Some(buffer) = local::buffer(slot) {
+        if lose(buffer) == Outcome::Done {
+            return;
+        }
+        // Of a session that is over, as in `emit_somewhere`.
+        local::detach(slot, buffer);
+    }
+    match attach(slot).0 {
+        Attached::ForGood => {
+            if let Some(buffer) = local::buffer(slot) {
+                lose(buffer);
+            }
+        }
+        Attached::Once(buffer) => {
+            lose(buffer.buffer());
+        }
+        Attached::No | Attached::Full(_) => {}
     }
 }
 

@@ -40,7 +40,16 @@ pub(crate) fn leave_out(ty: &'static EventType, mut word: u32) -> bool {
         }
         word = ty.enabled();
     }
-    word &= !(1 << LOST_BIT);
+    count(word & !(1 << LOST_BIT), kind);
+    true
+}
+
+/// Counts an event that has no type, and is no part of a span, as left out of these sessions.
+pub(super) fn leave_out_untyped(sessions: u32) {
+    count(sessions, 1);
+}
+
+fn count(mut word: u32, kind: usize) {
     while word != 0 {
         let slot = word.trailing_zeros();
         word &= word - 1;
@@ -49,5 +58,4 @@ pub(crate) fn leave_out(ty: &'static EventType, mut word: u32) -> bool {
             Counts::of(slot).add(kind);
         }
     }
-    true
 }

@@ -248,6 +248,24 @@ pub(crate) fn is_wanted(provider: &str, level: Level, keywords: u64) -> bool {
     local::holding_locks(is_wanted).unwrap_or(true)
 }
 
+/// The slots of the sessions that record events of this provider, level and keywords, as bits.
+/// `None`: this is a signal handler that interrupted the taking of locks.
+pub(crate) fn wanting(provider: &str, level: Level, keywords: u64) -> Option<u32> {
+    local::holding_locks(|| {
+        let table = table().lock();
+        let sessions = table.slots.iter().flatten();
+        let wanting = sessions.filter(|session| session.selects(provider, level, keywords));
+        wanting.fold(0, |bits, session| bits | 1 << session.slot)
+    })
+}
+
+/// Counts an event in every slot, also where nobody listens, so that it is not lost silently.
+pub(crate) fn count_everywhere(events: u64) {
+    for unplaced in &UNPLACED[..SESSION_BITS as usize] {
+        unplaced.fetch_add(events, Ordering::Relaxed);
+    }
+}
+
 /// The highest level that some session records. In a signal handler that interrupted the taking of
 /// locks it is the highest of all.
 pub(crate) fn max_level() -> Option<Level> {
@@ -427,7 +445,11 @@ pub(crate) fn register_now(ty: &'static EventType) -> Result<(), RegisterError> 
 
 /// Remembers, once, that an event type was refused when there was no caller to tell.
 pub(crate) fn note_refused(error: Error) {
-    let message = error.to_string();
+    note_message(error.to_string());
+}
+
+/// [`note_refused`] for a reason that is no error.
+pub(crate) fn note_message(message: String) {
     if refused().any(|other| *other == message) {
         return;
     }

@@ -35,6 +35,9 @@ impl Recorder {
         }
         let Some(callsite) = Callsite::of(attributes.metadata(), self.naming) else {
             stats::SPANS_REFUSED.add(1);
+            let metadata = attributes.metadata();
+            // The Start and the Stop.
+            (0..2).for_each(|_| self.naming.lose(metadata.target(), *metadata.level()));
             return id;
         };
         #[cfg(feature = "log")]
@@ -87,7 +90,7 @@ impl Recorder {
         values: &R,
     ) -> Option<u64> {
         let Some(ty) = callsite.event_type(values.signature()) else {
-            return self.begin_untold(callsite, id, within, changes);
+            return self.begin_without_fields(callsite, id, within, changes);
         };
         self.tell_entered();
         let told = Told { changes, sessions: ty.enabled() };
@@ -96,6 +99,24 @@ impl Recorder {
             let began = values.emit_in(ty, &ids);
             (ids, began)
         })
+    }
+
+    /// A span begins whose Start is lost because its type was refused. So sessions are told of it
+    /// by a late one, which has none of its fields.
+    #[cold]
+    #[inline(never)]
+    fn begin_without_fields(
+        &self,
+        callsite: &'static Callsite,
+        id: Option<u64>,
+        within: Within,
+        changes: u32,
+    ) -> Option<u64> {
+        let id = self.begin_untold(callsite, id, within, changes);
+        if let Some(row) = id.and_then(|id| self.row(id)) {
+            self.tell_late_now(&row);
+        }
+        id
     }
 
     /// A span begins whose Start nobody wants, or whose type was refused.

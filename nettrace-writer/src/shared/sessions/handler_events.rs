@@ -11,7 +11,7 @@ use std::ptr;
 use nettrace_event::{EventType, SESSION_BITS};
 
 use crate::{
-    shared::sessions::{UNPLACED, register_for},
+    shared::sessions::{UNPLACED, count_everywhere, register_for},
     sync::{AtomicPtr, AtomicU64, Ordering},
 };
 
@@ -45,11 +45,8 @@ pub(super) fn note(ty: &'static EventType, events: u64) {
             return;
         }
     }
-    // The table is full: count the events in every slot, also where nobody listens, so that they
-    // are not lost silently.
-    for unplaced in &UNPLACED[..SESSION_BITS as usize] {
-        unplaced.fetch_add(events, Ordering::Relaxed);
-    }
+    // The table is full.
+    count_everywhere(events);
 }
 
 /// Counts the events that are noted. To be called by a thread that has just released its locks.
