@@ -79,7 +79,8 @@ impl Reporter {
         self
     }
 
-    /// Begins to report, into this session alone.
+    /// Begins to report, into this session alone. What is recorded from this call on is in the
+    /// first interval.
     pub fn start(self, session: &Session) -> Reporting {
         let wanted: Vec<_> = match &*self.meters {
             [] => vec![Wanted::new("*")],
@@ -167,8 +168,10 @@ fn start(session: &Session, reports: impl IntoIterator<Item = (What, Duration)>)
     let mut ids = Vec::new();
     for (what, interval) in reports {
         state.last_report += 1;
-        ids.push(state.last_report);
-        state.reports.push(Report::new(state.last_report, to.clone(), what, interval));
+        let id = state.last_report;
+        ids.push(id);
+        let report = Report::new(state, id, to.clone(), what, interval);
+        state.reports.push(report);
     }
     if !ids.is_empty() {
         CHANGED.notify_all();
@@ -261,7 +264,8 @@ mod tests {
         let session = Session::builder().sink(MemorySink::new()).start().unwrap();
         let to = OnlyIn::new(&session);
         let what = || What::EventCounters { meters: Vec::new(), except: None };
-        let report = |id| Report::new(id, to.clone(), what(), Duration::from_secs(1));
+        let report =
+            |id| Report::new(&State::default(), id, to.clone(), what(), Duration::from_secs(1));
         let mut reports: Vec<_> = (1..=3).map(report).collect();
         let mut served = Vec::new();
         for _ in 0..6 {

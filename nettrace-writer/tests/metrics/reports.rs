@@ -165,6 +165,34 @@ fn all_kinds_of_instruments_with_their_values_and_rates() {
 }
 
 #[test]
+fn what_is_recorded_right_after_the_start_is_in_the_first_interval() {
+    let meter = Meter::builder("First").build();
+    let latency = meter.histogram("latency").build();
+    let orders = meter.counter("orders").build();
+    latency.record(7.0);
+    orders.add(7);
+    let (mut counts, mut rates) = (0, 0);
+    const ROUNDS: i32 = 20;
+    for _ in 0..ROUNDS {
+        let (session, memory) = session();
+        let reporting = Reporter::every(LONG).meter("First").start(&session);
+        // Before the thread that reports has begun.
+        (0..10).for_each(|_| latency.record(1.0));
+        orders.add(10);
+        reporting.finish();
+        session.finish().unwrap();
+        for event in events(&memory) {
+            match &*event.name {
+                "HistogramValuePublished" => counts += event["count"].parse::<i32>().unwrap(),
+                "CounterRateValuePublished" => rates += event["rate"].parse::<i32>().unwrap(),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!((counts, rates), (10 * ROUNDS, 10 * ROUNDS));
+}
+
+#[test]
 fn instruments_that_are_born_and_end_while_watched() {
     let meter = Meter::new("Births");
     let (session, memory) = session();

@@ -10,7 +10,8 @@ use crate::{
         histogram::Counts,
         number::Number,
         state::{
-            Instrument, Kind, NO_VALUE, Series, Stored, lock, observable::Observer, state, sum,
+            Instrument, Kind, NO_VALUE, Series, State, Stored, lock, observable::Observer, state,
+            sum,
         },
     },
     sync::Ordering,
@@ -53,31 +54,32 @@ impl Value {
 /// Reads the instruments that are selected, in the order of their ids. Callbacks run without the
 /// lock.
 pub(crate) fn read(selects: impl Fn(&Instrument) -> bool) -> Vec<Reading> {
+    let mut readings = stored(state(&mut lock()), selects);
+    readings.iter_mut().for_each(observe);
+    readings
+}
+
+/// [`read`] without calling callbacks: their instruments have no values.
+pub(crate) fn stored(state: &State, selects: impl Fn(&Instrument) -> bool) -> Vec<Reading> {
     let mut readings = Vec::new();
-    {
-        let mut locked = lock();
-        for entry in state(&mut locked).instruments.values() {
-            if !selects(&entry.instrument) {
-                continue;
-            }
-            let instrument = Arc::clone(&entry.instrument);
-            let mut values = Vec::new();
-            if instrument.callback.is_none() {
-                let value = |series: &Arc<Series>| {
-                    Some((Arc::clone(&series.tags), value(instrument.kind, &series.value)?))
-                };
-                values.extend(entry.series.values().filter_map(value));
-                // An instrument that is only used with tags has no other value.
-                if values.len() > 1 {
-                    values.retain(|(tags, value)| !tags.is_empty() || !value.is_zero());
-                }
-                values.sort_by(|(one, _), (other, _)| one.cmp(other));
-            }
-            readings.push(Reading { instrument, values, error: None });
+    for entry in state.instruments.values() {
+        if !selects(&entry.instrument) {
+            continue;
         }
-    }
-    for reading in &mut readings {
-        observe(reading);
+        let instrument = Arc::clone(&entry.instrument);
+        let mut values = Vec::new();
+        if instrument.callback.is_none() {
+            let value = |series: &Arc<Series>| {
+                Some((Arc::clone(&series.tags), value(instrument.kind, &series.value)?))
+            };
+            values.extend(entry.series.values().filter_map(value));
+            // An instrument that is only used with tags has no other value.
+            if values.len() > 1 {
+                values.retain(|(tags, value)| !tags.is_empty() || !value.is_zero());
+            }
+            values.sort_by(|(one, _), (other, _)| one.cmp(other));
+        }
+        readings.push(Reading { instrument, values, error: None });
     }
     readings
 }
@@ -103,7 +105,7 @@ fn value(kind: Kind, stored: &Stored) -> Option<Value> {
 }
 
 /// Asks the callback of an instrument, if it has one.
-fn observe(reading: &mut Reading) {
+pub(crate) fn observe(reading: &mut Reading) {
     let instrument = &reading.instrument;
     let Some(callback) = &instrument.callback else { return };
     let mut values = Vec::new();

@@ -17,10 +17,10 @@ use crate::metrics::{
     number::Number,
     only_in::OnlyIn,
     state::{
-        Instrument,
+        Instrument, State,
         arguments::{Arguments, matches},
         events, lock,
-        read::{Reading, Value, read},
+        read::{Reading, Value, observe, read, stored},
         state,
     },
 };
@@ -38,7 +38,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    fn selects(&self, instrument: &Instrument) -> bool {
+    pub(crate) fn selects(&self, instrument: &Instrument) -> bool {
         let is_wanted = |arguments: &Arguments| {
             arguments.wanted.iter().any(|wanted| wanted.selects(instrument))
         };
@@ -61,6 +61,9 @@ pub(crate) struct Report {
     interval: Duration,
     /// When the next interval ends. `None`: the report has not begun.
     next: Option<Instant>,
+    /// What was counted before the report was asked for, which belongs to no interval. Callbacks
+    /// have yet to be asked.
+    before: Vec<Reading>,
     /// When the present interval began.
     since: (Instant, SystemTime),
     /// The changes of instruments that the report knows of.
@@ -86,10 +89,12 @@ enum Last {
 }
 
 impl Report {
-    pub(crate) fn new(id: u64, to: OnlyIn, what: What, interval: Duration) -> Self {
+    /// A report whose first interval begins now. The caller holds the lock of the state.
+    pub(crate) fn new(state: &State, id: u64, to: OnlyIn, what: What, interval: Duration) -> Self {
         Self {
             id,
             to,
+            before: stored(state, |instrument| what.selects(instrument)),
             what,
             interval,
             next: None,
@@ -129,7 +134,6 @@ impl Report {
     }
 
     fn begin(&mut self, now: Instant) {
-        self.since = (now, SystemTime::now());
         self.next = Some(now + self.interval);
         if let What::Meters(arguments) = &self.what {
             let version = |part: &str| part.parse().unwrap_or(0);
@@ -146,8 +150,11 @@ impl Report {
             }
         }
         self.look();
-        // What was counted before belongs to no interval.
-        for reading in read(|instrument| self.what.selects(instrument)) {
+        for mut reading in std::mem::take(&mut self.before) {
+            if !self.known.contains_key(&reading.instrument.id) {
+                continue; // it has gone
+            }
+            observe(&mut reading);
             for (tags, value) in &reading.values {
                 if let Some(last) = self.admit(&reading.instrument, tags, value) {
                     *last = Last::of(value);
