@@ -159,6 +159,10 @@ impl ServerLayer {
     /// Goes on with the trace of each caller: for a service that only services reach whose
     /// `traceparent` counts. Its `tracestate` is carried on, up to 32 members of 513 bytes.
     ///
+    /// The caller also decides whether its trace is recorded, by the flag "sampled" of its
+    /// `traceparent`, unless [`sampling`](Self::sampling) says otherwise:
+    /// [`Sampling::always`] records requests whose callers record nothing.
+    ///
     /// ```
     /// use nettrace_tower::ServerLayer;
     ///
@@ -192,7 +196,7 @@ impl ServerLayer {
     }
 
     /// Says which requests are recorded, with everything that happens inside of them. Without this,
-    /// all are.
+    /// a [trusted](Self::trust_callers) caller decides about its own, and all others are recorded.
     ///
     /// ```
     /// use nettrace_tower::ServerLayer;
@@ -297,8 +301,9 @@ impl<S> Server<S> {
         let (parts, body) = request.into_parts();
         let exchange = Exchange::new(Side::Server, &parts.method, size(&parts.headers, &body));
         let parent = caller.as_ref().map_or(Parent::None, Parent::Of);
+        let of_caller = || caller.as_ref().map(|_| Sampling::caller());
         let mut span = PolledSpan::off(exchange);
-        span.begin(parent, self.layer.sampling, |_| {
+        span.begin(parent, self.layer.sampling.or_else(of_caller), |_| {
             if !Side::Server.is_left_out() {
                 let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
                 let (route, peer) = (route.unwrap_or_default(), (self.layer.peer)(&parts));

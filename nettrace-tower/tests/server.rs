@@ -101,7 +101,7 @@ fn a_request_has_its_pattern_its_status_and_its_sizes() {
 
 #[test]
 fn a_request_that_is_sampled_out_leaves_nothing_and_says_so_to_others() {
-    let sent = |sampling, header: Option<&str>| {
+    let sent = |sampling: Option<Sampling>, header: Option<&str>| {
         let app = service_fn(async |_: Request<Body>| {
             mark("in the handler");
             let mut headers = HeaderMap::new();
@@ -115,7 +115,8 @@ fn a_request_that_is_sampled_out_leaves_nothing_and_says_so_to_others() {
         if let Some(header) = header {
             ask.headers_mut().insert("traceparent", header.parse().unwrap());
         }
-        let layer = ServerLayer::new().trust_callers().sampling(sampling);
+        let trusting = ServerLayer::new().trust_callers();
+        let layer = sampling.map_or(trusting, |sampling| trusting.sampling(sampling));
         let (sent, events) = record(1, async {
             let response = layer.layer(app).oneshot(ask).await.unwrap();
             let sent = response.headers()["traceparent"].to_str().unwrap().to_owned();
@@ -127,10 +128,12 @@ fn a_request_that_is_sampled_out_leaves_nothing_and_says_so_to_others() {
     let not_sampled = CALLER.replace("-01", "-00");
     let follows = Sampling::caller().or(Sampling::never());
     for (sampling, header) in [
-        (Sampling::never(), None),
-        (Sampling::never(), Some(CALLER)),
-        (follows, Some(&*not_sampled)),
-        (follows, None),
+        (Some(Sampling::never()), None),
+        (Some(Sampling::never()), Some(CALLER)),
+        (Some(follows), Some(&*not_sampled)),
+        (Some(follows), None),
+        // A trusted caller decides, as in OpenTelemetry.
+        (None, Some(&*not_sampled)),
     ] {
         let (sent, events) = sent(sampling, header);
         assert!(events.is_empty(), "{header:?}: {events:#?}");
@@ -139,7 +142,8 @@ fn a_request_that_is_sampled_out_leaves_nothing_and_says_so_to_others() {
             None => assert!(sent.ends_with("-02"), "{sent}"),
         }
     }
-    for (sampling, header) in [(follows, CALLER), (Sampling::always(), &*not_sampled)] {
+    let always = Some(Sampling::always());
+    for (sampling, header) in [(Some(follows), CALLER), (always, &*not_sampled), (None, CALLER)] {
         let (sent, events) = sent(sampling, Some(header));
         let (start, _) = request(&events, "Server");
         // All but the last, which is when the body is dropped, after the end.
