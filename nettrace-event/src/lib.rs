@@ -134,7 +134,7 @@ pub use crate::{
     },
     field::{FieldAs, LocatedField, Pairs, TextField, TraceField},
     label::Label,
-    recorder::{Recorder, is_wanted},
+    recorder::{Recorder, is_replaced, is_wanted},
     schema::{
         ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level, Place,
         ProviderSchema, Storage, StrEncoding, derived_id,

@@ -19,7 +19,7 @@ use core::{
     fmt, mem,
     num::NonZero,
     ptr,
-    sync::atomic::{AtomicPtr, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence},
 };
 
 use crate::{
@@ -77,12 +77,27 @@ pub struct Recorder {
 impl Recorder {
     /// Makes this the recorder of all events of the process, from now on. Call it before
     /// [`registry::install`], which registers the types that were met before.
+    ///
+    /// A process has one recorder. If there is another one, it gets no events any more, and
+    /// [`is_replaced`] says so.
     pub fn attach(&'static self) {
+        let own = ptr::from_ref(self).cast_mut();
         // Before the recorder itself, so that who finds that finds this.
         RECORD.store(self.record as *mut (), Ordering::SeqCst);
         // SeqCst: see `somebody`. It is also a release: see there.
-        RECORDER.store(ptr::from_ref(self).cast_mut(), Ordering::SeqCst);
+        let before = RECORDER.swap(own, Ordering::SeqCst);
+        if !ptr::eq(before, own) && !ptr::eq(before, &raw const NOBODY) {
+            IS_REPLACED.store(true, Ordering::Relaxed);
+        }
     }
+}
+
+/// Whether a recorder has taken the place of another one, whose sessions record nothing any more.
+/// This happens if a program has two backends, or two versions of one.
+#[must_use]
+pub fn is_replaced() -> bool {
+    // Relaxed: only this flag counts.
+    IS_REPLACED.load(Ordering::Relaxed)
 }
 
 impl fmt::Debug for Recorder {
@@ -92,6 +107,7 @@ impl fmt::Debug for Recorder {
 }
 
 static NOBODY: Recorder = Recorder { record: nobody_records, register: nobody_registers };
+static IS_REPLACED: AtomicBool = AtomicBool::new(false);
 static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new((&raw const NOBODY).cast_mut());
 /// [`Recorder::record`] of the recorder, so that an event calls it by one indirect call.
 static RECORD: AtomicPtr<()> = AtomicPtr::new(nobody_records as *mut ());

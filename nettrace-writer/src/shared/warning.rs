@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nettrace_event::{EventSchema, FieldSchema, FieldType, registry};
+use nettrace_event::{EventSchema, FieldSchema, FieldType, is_replaced, registry};
 use nettrace_format::spelling::{nearest, nearest_field};
 
 use crate::{
@@ -75,6 +75,9 @@ pub enum Warning {
         /// again.
         is_final: bool,
     },
+    /// Another recorder of events is in this program, perhaps a second version of this crate. The
+    /// one that came last has all events, and sessions of the other record none.
+    OtherRecorder,
     /// Each event costs a memory fence, because the system has no `membarrier` or forbids it. See
     /// [`Stats::pays_fences`](crate::Stats::pays_fences).
     PaysFences,
@@ -163,6 +166,10 @@ impl fmt::Display for Warning {
             Self::SinkFails { message, is_final: true } => {
                 write!(f, "{message}; the trace ends there")
             }
+            Self::OtherRecorder => f.write_str(
+                "this program has two recorders of events, perhaps two versions of \
+                 nettrace-writer; only sessions of the one that came last record anything",
+            ),
             Self::PaysFences => f.write_str(
                 "each event pays a memory fence, because the system call `membarrier` is missing \
                  or forbidden",
@@ -206,6 +213,9 @@ pub(crate) fn warnings(session: &Shared) -> Vec<Warning> {
     warnings.extend(session.other_ids());
     if let Some((message, is_final)) = session.sink.trouble() {
         warnings.push(Warning::SinkFails { message, is_final });
+    }
+    if is_replaced() {
+        warnings.push(Warning::OtherRecorder);
     }
     if session.barrier.owners_pay() {
         warnings.push(Warning::PaysFences);
