@@ -14,14 +14,17 @@ use std::{
 
 use nettrace_writer::{
     Error, ProviderFilter, Session, SinkChange, Warning,
-    companion::{complain, flush_within, ignores, reads_providers, spawn},
+    companion::{
+        all_variables, complain, flush_within, ignores, reads_providers, redact_session, spawn,
+    },
     sink::FileOptions,
 };
 
 #[cfg(feature = "__fuzzing")]
 pub(crate) use self::plan::check;
 use self::plan::{
-    PROVIDERS, Path, Plan, Variables, has_idle_filters, of_this_process, plan, without_effect,
+    PROVIDERS, Path, Plan, Variables, has_idle_filters, misspelt, of_this_process, plan,
+    without_effect,
 };
 pub(crate) use self::plan::{forbids_to_listen, redacted_for_client};
 use crate::{
@@ -159,6 +162,10 @@ fn begin() -> Recording {
     if let Some((idle, needed)) = without_effect(&variables) {
         say(format_args!("{}: no effect without {needed}", idle.join(", ")));
     }
+    let names = all_variables().filter_map(|(name, _)| name.into_string().ok());
+    for (name, meant) in misspelt(names.filter(|name| !ignores(name))) {
+        complain(format_args!("{name}: no variable of NetTrace; is {meant} meant?"));
+    }
     let session = begin_session(&variables);
     let has_idle_filters = has_idle_filters(&variables);
     if session.is_some() || has_idle_filters {
@@ -225,9 +232,7 @@ fn record(plan: &Plan, attempt: u32) -> Result<(Session, PathBuf), Error> {
     for (key, value) in &plan.key_values {
         builder = builder.key_value(key, value);
     }
-    for (name, how) in &plan.redacted {
-        builder = builder.redact(name, *how);
-    }
+    builder = redact_session(builder, plan.redacted.iter().cloned());
     if plan.command_line {
         builder = builder.command_line();
     }

@@ -312,6 +312,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Diagnostics {
     fn start(options: Options) -> Result<Self, Error> {
+        // Before any session, for which it holds.
+        nettrace_writer::companion::redact_sessions(&options.redacted);
         environment::start();
         let handle = match environment::forbids_to_listen() {
             true => sync::Arc::new(handle::Handle::without_server(server::path(&options))),

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use nettrace_writer::{Format, companion::complain};
+use nettrace_writer::{Format, Redact, companion::complain};
 
 use crate::{Diagnostics, error::Error};
 
@@ -27,12 +27,19 @@ pub struct Options {
     pub(crate) max_buffer: usize,
     pub(crate) format: Format,
     pub(crate) patience: Duration,
+    pub(crate) redacted: Vec<(String, Redact)>,
 }
 
 impl Options {
     /// The defaults.
     pub fn new() -> Self {
-        Self { directory: None, max_buffer: MAX_BUFFER, format: Format::V6, patience: PATIENCE }
+        Self {
+            directory: None,
+            max_buffer: MAX_BUFFER,
+            format: Format::V6,
+            patience: PATIENCE,
+            redacted: Vec::new(),
+        }
     }
 
     /// The folder of the socket. The default is that of the variable `TMPDIR`, or else `/tmp`.
@@ -48,6 +55,23 @@ impl Options {
     /// is used only when events reach it.
     pub fn max_buffer(mut self, bytes: usize) -> Self {
         self.max_buffer = bytes;
+        self
+    }
+
+    /// Keeps values out of the traces that tools ask for, and out of those of all sessions that
+    /// begin later, as [`SessionBuilder::redact`](nettrace_writer::SessionBuilder::redact) does by
+    /// the same names. What a session of the program redacts holds for tools that attach later
+    /// without this.
+    ///
+    /// ```no_run
+    /// use nettrace_diagnostics::Options;
+    /// use nettrace_writer::Redact;
+    ///
+    /// Options::new().redact("customer", Redact::Mask).listen()?;
+    /// # Ok::<(), nettrace_diagnostics::Error>(())
+    /// ```
+    pub fn redact(mut self, name: impl Into<String>, how: Redact) -> Self {
+        self.redacted.push((name.into(), how));
         self
     }
 

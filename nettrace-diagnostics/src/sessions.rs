@@ -8,6 +8,7 @@ use std::{
 
 use nettrace_writer::{
     Error, FlightRecorder, Following, Level, OnFull, Past, ProviderFilter, Redact, Session,
+    companion::redact_session,
     metrics::{self, Reporting},
     sink::StreamSink,
 };
@@ -186,6 +187,11 @@ fn follow(
     let recorder = FlightRecorder::find().ok_or_else(|| {
         Refusal::new(code::FAIL, "no session of this process is a flight recorder")
     })?;
+    if !recorder.knows_redactions() {
+        let words = "the flight recorder may have what the program has kept out of traces since it \
+                     began";
+        return Err(Refusal::new(code::FAIL, words));
+    }
     recorder.follow(past, sink).map(Recording::FlightRecorder).map_err(failed)
 }
 
@@ -202,10 +208,7 @@ fn record(
         Buffering::Drop => OnFull::Drop,
         Buffering::Block => OnFull::Block,
     };
-    let builder = redacted
-        .into_iter()
-        .fold(Session::builder(), |builder, (name, how)| builder.redact(name, how));
-    let session = builder
+    let session = redact_session(Session::builder(), redacted)
         .sink(sink)
         .format(options.format)
         .providers(collect.providers.iter().map(filter))

@@ -111,6 +111,14 @@ fn work(how: &str) {
             session.finish().unwrap();
             path
         }
+        "filters of its own" => {
+            let memory = nettrace_writer::sink::MemorySink::new();
+            let builder = Session::builder().sink(memory).providers_from_env("SHOP_FILTERS");
+            let session = builder.start().unwrap();
+            Tick { number: 0 }.emit();
+            session.finish().unwrap();
+            None
+        }
         "neighbour" => {
             // Of another container, with the id that this process has.
             fs::rename("in-use", format!("t-{}.nettrace", process::id())).unwrap();
@@ -236,6 +244,8 @@ fn the_environment_starts_a_session() {
             &[("NETTRACE_ROTATE", "1h"), ("NETTRACE_KEEP", "9")],
             "NETTRACE_ROTATE, NETTRACE_KEEP: no effect without NETTRACE_OUTPUT",
         ),
+        (&[("NETTRACE_OUTPT", "t.nettrace")], "NETTRACE_OUTPT: no variable of NetTrace; is "),
+        (&[("NETTRACE_ROTAET", "1h")], "is NETTRACE_ROTATE meant?"),
         // At the end, because the application may still take them.
         (
             &[("NETTRACE_PROVIDERS", "A")],
@@ -250,6 +260,14 @@ fn the_environment_starts_a_session() {
     }
     let (_, output) = run("takes filters", empty.path(), &[("NETTRACE_PROVIDERS", "A")]);
     assert_eq!(said(&output), [""; 0]);
+    for (filters, words) in [
+        ("Contoso-Attach,Fabrikam-*", "SHOP_FILTERS: the filter `Fabrikam-*` selects no provider"),
+        ("Contoso-Attahc", "is `Contoso-Attach` meant?"),
+    ] {
+        let (_, output) = run("filters of its own", empty.path(), &[("SHOP_FILTERS", filters)]);
+        let said = said(&output);
+        assert!(said.len() == 1 && said[0].contains(words), "{filters}: {said:?}");
+    }
     // What has no effect keeps nothing from being recorded.
     let set = [("NETTRACE_OUTPUT", "kept.nettrace"), ("NETTRACE_KEEP", "3")];
     let (_, output) = run("listen", empty.path(), &set);

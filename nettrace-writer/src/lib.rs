@@ -202,11 +202,16 @@ pub mod companion {
     use crate::{flusher::OwnThread, session::Session};
     pub use crate::{
         process::environment::{all as all_variables, ignores, restriction, variable},
-        session::{health::complain, providers::reads_providers},
+        session::{
+            health::complain,
+            providers::reads_providers,
+            redact::{redact_session, redact_sessions},
+        },
     };
 
     #[cfg(unix)]
     pub use crate::process::handlers::accompany;
+    pub use nettrace_format::spelling::nearest;
 
     /// [`Session::flush`], but waits for `patience` at most.
     pub fn flush_within(session: &Session, patience: Duration) {

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, process};
 
 use nettrace_writer::{
     FilterError, ProviderFilter, Redact,
-    companion::{restriction, variable},
+    companion::{nearest, restriction, variable},
 };
 
 use crate::rotation::Rotation;
@@ -13,6 +13,8 @@ use crate::rotation::Rotation;
 const BUFFER_MB: usize = 256;
 /// Where the trace goes if `DOTNET_EventPipeOutputPath` is absent.
 const DOTNET_PATH: &str = "trace.nettrace";
+/// What the names of this project's variables begin with.
+const PREFIX: &str = "NETTRACE_";
 /// The filters of the session.
 pub(super) const PROVIDERS: &str = "NETTRACE_PROVIDERS";
 /// What has no effect without `NETTRACE_OUTPUT`. [`PROVIDERS`] is not among them, because an
@@ -292,6 +294,36 @@ pub(super) fn without_effect(
     };
     let idle: Vec<_> = of.iter().copied().filter(is_set).collect();
     (!idle.is_empty() && !is_set(&needed)).then_some((idle, needed))
+}
+
+/// The variables that this crate reads.
+const KNOWN: [&str; 10] = [
+    "NETTRACE_OUTPUT",
+    PROVIDERS,
+    "NETTRACE_ROTATE",
+    "NETTRACE_KEEP",
+    "NETTRACE_KEY_VALUES",
+    "NETTRACE_COMMAND_LINE",
+    "NETTRACE_BUFFER_MB",
+    "NETTRACE_REDACT",
+    "NETTRACE_LISTEN",
+    // A program's own, of tests.
+    "NETTRACE_SCHEMA",
+];
+
+/// The variables of these that have nearly the name of one that is read, and that name.
+pub(super) fn misspelt(names: impl Iterator<Item = String>) -> Vec<(String, &'static str)> {
+    let meant = |name: String| {
+        let rest = name.strip_prefix(PREFIX)?;
+        if KNOWN.contains(&&*name) {
+            return None;
+        }
+        let known = KNOWN.iter().filter_map(|known| known.strip_prefix(PREFIX));
+        let meant = nearest(rest, known)?;
+        let meant = KNOWN.iter().find(|known| known.strip_prefix(PREFIX) == Some(meant))?;
+        Some((name, *meant))
+    };
+    names.filter_map(meant).collect()
 }
 
 /// Whether there are filters, but no session of the environment takes them.

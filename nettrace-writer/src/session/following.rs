@@ -9,7 +9,7 @@ use std::{
 use crate::{
     flusher::OwnThread,
     process::generation,
-    session::{Session, flush_within, recorder::Recorder},
+    session::{Session, flush_within, recorder::Recorder, redact::knows_all},
     shared::{
         Shared,
         channel::{self, Receiver},
@@ -82,6 +82,13 @@ impl FlightRecorder {
             let recorder = Recorder { ring: shared.ring.upgrade()?, shared };
             Some(Self::new(recorder))
         })
+    }
+
+    /// Whether its session keeps out all values that the process [keeps out](
+    /// crate::SessionBuilder::redact) of traces that begin now. Otherwise names came after it began.
+    #[must_use]
+    pub fn knows_redactions(&self) -> bool {
+        knows_all(self.recorder.shared.redactions)
     }
 
     /// Writes to `sink` what is kept, and then all that the session records, until

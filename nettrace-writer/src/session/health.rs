@@ -74,7 +74,7 @@ pub fn complain(problem: impl fmt::Display) {
 }
 
 /// Says something on standard error.
-fn say(words: impl fmt::Display) {
+pub(super) fn say(words: impl fmt::Display) {
     // Without a standard error there is nobody to tell.
     let _ = writeln!(io::stderr(), "nettrace: {words}");
 }

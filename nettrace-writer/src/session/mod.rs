@@ -9,7 +9,7 @@ mod low_memory;
 mod persistent;
 pub(crate) mod providers;
 mod recorder;
-mod redact;
+pub(crate) mod redact;
 pub(crate) mod triggers;
 
 cfg_if::cfg_if! {
@@ -93,6 +93,8 @@ struct Inner {
     report: Receiver<Report>,
     finish_timeout: Duration,
     path: Option<PathBuf>,
+    /// The variable of the environment that has the filters.
+    filters_from: Option<String>,
     /// What a flight recorder has beside, and its triggers.
     recorder: Option<Recorder>,
     watch: Option<Box<Watch>>,
@@ -153,6 +155,7 @@ impl Session {
     }
 
     pub(crate) fn start(mut builder: SessionBuilder) -> Result<Self, Error> {
+        builder.share_redacted();
         let layout = check(&mut builder)?;
         let (sink, path) = builder.open_sink()?;
         let key_values = builder.all_key_values();
@@ -174,6 +177,7 @@ impl Session {
         );
         let ring = builder.ring.take();
         shared.ring = ring.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        shared.redactions = builder.redacted.known;
         let shared = Arc::new(shared);
         // The thread comes first: if there can be none, the sink is not started, and makes no file.
         let (reporter, report) = channel::bounded(1);
@@ -202,6 +206,7 @@ impl Session {
             report,
             finish_timeout: builder.finish_timeout,
             path,
+            filters_from: builder.filters_from.take(),
             watch: None,
             recovered,
         };
@@ -455,7 +460,7 @@ fn check(builder: &mut SessionBuilder) -> Result<Layout, Error> {
         return Err(Error::RecorderFormat);
     }
     if builder.recorder_file.is_some() {
-        let is_redacted = builder.redacted.is_some().then_some(Error::RedactedRecorder);
+        let is_redacted = builder.redacted.hides().then_some(Error::RedactedRecorder);
         let conflict = of_other_format.then_some(Error::RecorderFormat).or(is_redacted);
         conflict.map_or(Ok(()), |conflict| builder.leave_out_recorder_file(conflict))?;
     }
@@ -468,6 +473,21 @@ fn check(builder: &mut SessionBuilder) -> Result<Layout, Error> {
         return Err(Error::ZeroFlushInterval);
     }
     Ok(layout)
+}
+
+/// Says which filters of a variable have selected nothing. The session is about to end.
+fn tell_idle_filters(variable: &str, session: &Shared) {
+    for warning in local::holding_locks(|| warning::warnings(session)).unwrap_or_default() {
+        let is_idle = match &warning {
+            // A program that has emitted nothing yet has said nothing of its providers.
+            Warning::UnknownProvider { known, .. } => !known.is_empty(),
+            Warning::NothingPasses { .. } => true,
+            _ => false,
+        };
+        if is_idle {
+            health::say(format_args!("{variable}: {warning}"));
+        }
+    }
 }
 
 /// The clock of events. Durations come from it as well, if it is the counter.
@@ -512,6 +532,9 @@ impl Inner {
                 flush_within(&self.shared, self.finish_timeout);
             }
             watch.end(self.finish_timeout.saturating_sub(begun.elapsed()));
+        }
+        if let Some(variable) = self.filters_from.take() {
+            tell_idle_filters(&variable, &self.shared);
         }
         self.slot.hush();
         if self.is_flusher() {

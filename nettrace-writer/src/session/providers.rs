@@ -79,6 +79,10 @@ impl SessionBuilder {
     /// starts it: one with the setuid or setgid bit, or with capabilities of its file. If the
     /// filters cannot be read, [`start`](Self::start) fails.
     ///
+    /// A filter that has selected nothing when the session ends is a line on standard error, because
+    /// who has set the variable may have misspelt a name. Until then [`health`](crate::health) tells
+    /// it.
+    ///
     /// ```
     /// use nettrace_writer::{Session, sink::MemorySink};
     ///
@@ -102,7 +106,10 @@ impl SessionBuilder {
             return self;
         }
         match text.and_then(ProviderFilter::parse_list) {
-            Ok(filters) => self.providers = Some(filters),
+            Ok(filters) => {
+                self.providers = Some(filters);
+                self.filters_from = Some(variable.to_string_lossy().into_owned());
+            }
             Err(reason) => {
                 let variable = variable.to_string_lossy().into_owned();
                 self.refused.get_or_insert(Error::FilterVariable { variable, reason });

@@ -123,7 +123,8 @@ pub enum Error {
     /// [redact](crate::SessionBuilder::redact) values, which the file has before they are replaced.
     #[error(
         "a recorder file has the values that `redact` is to keep out of the trace; leave out \
-         `persistent`, or give the fields the type `Secret`, whose values are recorded nowhere"
+         `persistent`, or give the fields the type `Secret`, whose values are recorded nowhere; if \
+         another session redacts them, `redact_alone` says that this one records them"
     )]
     RedactedRecorder,
     /// The [recorder file](crate::SessionBuilder::persistent) cannot be made: its folder does not

@@ -4,6 +4,7 @@
 use std::{fmt, str::FromStr};
 
 use nettrace_event::{EventType, Level};
+use nettrace_format::spelling::nearest;
 
 /// Selects events of one provider, of providers with a common prefix, or of all providers.
 ///
@@ -395,6 +396,12 @@ fn level(text: &str) -> Option<Level> {
     named.map(|&(_, level)| level)
 }
 
+/// Asks whether the level is meant whose name is nearest.
+fn meant_level(text: &str) -> String {
+    let names = LEVELS.iter().map(|(name, _)| *name);
+    nearest(text, names).map_or_else(String::new, |name| format!("is `{name}` meant? "))
+}
+
 fn parse_level(text: &str, filter: &str) -> Result<Level, FilterError> {
     let text = text.trim_ascii();
     let number = || {
@@ -469,8 +476,10 @@ pub enum FilterError {
     },
     /// There is no such level.
     #[error(
-        "in the filter `{filter}`, `{level}` is not a level; write Critical, Error, Warning, \
-         Informational, Verbose or a number from 0 to 255; to exclude a provider, leave it out"
+        "in the filter `{filter}`, `{level}` is not a level; {meant}write Critical, Error, \
+         Warning (warn), Informational (info), Verbose (debug, trace) or a number from 0 to 255; to \
+         exclude a provider, leave it out",
+        meant = meant_level(.level)
     )]
     Level {
         /// The filter.

@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     met: Mutex<Vec<Met>>,
     /// The names of values to keep out that nothing in the trace has had so far.
     pub(crate) unredacted: Mutex<Vec<String>>,
+    /// How many names of values that the process keeps out of its traces it knew at its start.
+    pub(crate) redactions: usize,
     commands: Sender<Command>,
     pub(crate) idle: Idle,
     pub(crate) roster: Mutex<Roster>,
@@ -153,6 +155,7 @@ impl Shared {
             filters: Mutex::new(filters),
             met: Mutex::new(met),
             unredacted: Mutex::default(),
+            redactions: 0,
             commands,
             idle: Idle::new(),
             roster: Mutex::new(Roster::default()),

@@ -104,6 +104,11 @@ const NAMES: [&str; 8] = [
     "cards.number",
 ];
 
+/// A session whose names hold for it alone: other tests record in the same process.
+fn unshared() -> SessionBuilder {
+    Session::builder().redact_alone()
+}
+
 fn without_customers(builder: SessionBuilder, how: Redact) -> SessionBuilder {
     let builder =
         builder.provider(PROVIDER).key_value("customer", HIDDEN).key_value("kept", "kept");
@@ -129,11 +134,11 @@ fn no_byte_of_a_redacted_value_is_in_a_trace() {
     }
     record_panics();
     let plain = MemorySink::new();
-    let other = Session::builder().sink(plain.clone()).provider(PROVIDER).start().unwrap();
+    let other = unshared().sink(plain.clone()).provider(PROVIDER).start().unwrap();
     for format in [Format::V6, Format::V5, Format::V4, Format::Heph] {
         for how in [Redact::Mask, Redact::Hash] {
             let memory = MemorySink::new();
-            let builder = Session::builder().sink(memory.clone()).format(format);
+            let builder = unshared().sink(memory.clone()).format(format);
             let session = without_customers(builder, how).start().unwrap();
             work();
             std::thread::spawn(work).join().unwrap();
@@ -154,7 +159,7 @@ fn no_byte_of_a_redacted_value_is_in_a_trace() {
     }
     let directory = tempfile::tempdir().unwrap();
     let files = RotationOptions::new(directory.path(), "t").file_size(64 << 10).build().unwrap();
-    let session = without_customers(Session::builder().sink(files), Redact::Hash).start().unwrap();
+    let session = without_customers(unshared().sink(files), Redact::Hash).start().unwrap();
     (0..20).for_each(|_| work());
     session.finish().unwrap();
     let files: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
@@ -164,7 +169,7 @@ fn no_byte_of_a_redacted_value_is_in_a_trace() {
         assert_none("a file", &std::fs::read(path).unwrap());
     }
     let keep = Keep::last(Duration::from_secs(3_600)).within(1 << 20);
-    let recorder = Session::builder().flight_recorder(keep);
+    let recorder = unshared().flight_recorder(keep);
     let session = without_customers(recorder, Redact::Mask).start().unwrap();
     work();
     let memory = MemorySink::new();
@@ -202,7 +207,7 @@ fn all_other_values_are_as_in_a_session_without_redaction() {
         return;
     }
     let memories = [MemorySink::new(), MemorySink::new()];
-    let [one, two] = memories.each_ref().map(|memory| Session::builder().sink(memory.clone()));
+    let [one, two] = memories.each_ref().map(|memory| unshared().sink(memory.clone()));
     let one = one.provider(PROVIDER).clock(nettrace_writer::Clock::Monotonic).start().unwrap();
     let two = without_customers(two, Redact::Mask).clock(nettrace_writer::Clock::Monotonic);
     let two = two.start().unwrap();
@@ -241,7 +246,7 @@ fn a_hash_is_that_of_a_secret_and_the_last_name_decides() {
     }
     let record = |names: &[(&str, Redact)]| {
         let memory = MemorySink::new();
-        let builder = Session::builder().sink(memory.clone()).provider(PROVIDER);
+        let builder = unshared().sink(memory.clone()).provider(PROVIDER);
         let builder =
             names.iter().fold(builder, |builder, (name, how)| builder.redact(*name, *how));
         let session = builder.start().unwrap();
@@ -278,7 +283,7 @@ fn an_event_that_becomes_too_large_is_counted() {
         return;
     }
     let memory = MemorySink::new();
-    let builder = Session::builder().sink(memory.clone()).provider(PROVIDER);
+    let builder = unshared().sink(memory.clone()).provider(PROVIDER);
     let session = builder.redact("customer", Redact::Mask).start().unwrap();
     let bytes = vec![7; nettrace_format::payload::MAX_PAYLOAD];
     let large = |customer, room: usize| {
@@ -301,8 +306,8 @@ fn an_event_that_becomes_too_large_is_counted() {
 fn a_recorder_file_beside_a_redaction_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.recorder");
-    let plain = Session::builder().sink(MemorySink::new());
-    let recorder = Session::builder().flight_recorder(Keep::last(Duration::from_secs(60)));
+    let plain = unshared().sink(MemorySink::new());
+    let recorder = unshared().flight_recorder(Keep::last(Duration::from_secs(60)));
     for builder in [plain, recorder] {
         let builder = builder.redact("customer", Redact::Mask).persistent(&path);
         let error = builder.start().unwrap_err();
@@ -360,7 +365,7 @@ fn names_with_colons_and_of_spans() {
     }
     let leaks = |names: &[&str]| {
         let memory = MemorySink::new();
-        let builder = Session::builder().sink(memory.clone()).provider("Testing-Redacted-Colons");
+        let builder = unshared().sink(memory.clone()).provider("Testing-Redacted-Colons");
         let names = names.iter();
         let session = names.fold(builder, |builder, name| builder.redact(*name, Redact::Mask));
         let session = session.start().unwrap();
@@ -420,7 +425,7 @@ fn request() {
 /// A trace of [`request`] without what has these names.
 fn requested(format: Format, names: &[(&str, Redact)]) -> Vec<u8> {
     let memory = MemorySink::new();
-    let builder = Session::builder().sink(memory.clone()).provider("Testing-Redacted-Maps");
+    let builder = unshared().sink(memory.clone()).provider("Testing-Redacted-Maps");
     let builder = builder.format(format);
     let builder = names.iter().fold(builder, |builder, (name, how)| builder.redact(*name, *how));
     let session = builder.start().unwrap();
@@ -522,7 +527,7 @@ fn names_of_what_this_crate_itself_records_are_known() {
     let known = [&known[..], &["process.command_line", "container.id", "systemd.unit"]].concat();
     let wrong = ["panic.mesage", "panic.line", "Panick:message", "container.ids"];
     for format in [Format::V6, Format::Heph] {
-        let builder = Session::builder().sink(MemorySink::new()).format(format);
+        let builder = unshared().sink(MemorySink::new()).format(format);
         let names = known.iter().chain(&wrong);
         let builder = names.fold(builder, |builder, name| builder.redact(*name, Redact::Mask));
         let session = builder.start().unwrap();
@@ -550,7 +555,7 @@ fn what_is_told_of_a_panic_is_redacted_in_the_event_and_in_the_dump() {
         [("panic.message", true), ("panic.location", false), ("Panic:file", false)]
     {
         let triggers = Triggers::new(folder.path(), name).on_panic();
-        let recorder = Session::builder().flight_recorder(Keep::last(Duration::from_secs(3_600)));
+        let recorder = unshared().flight_recorder(Keep::last(Duration::from_secs(3_600)));
         let session = recorder.triggers(triggers).redact(name, Redact::Mask).start().unwrap();
         std::thread::spawn(|| panic!("{HIDDEN}")).join().unwrap_err();
         let begun = Instant::now();
@@ -578,7 +583,7 @@ fn a_name_that_nothing_has_is_a_warning() {
     }
     let names = ["costumer", "label", "zone", "each.zone", "service", "Sold:cents", "usr"];
     let names = [&names[..], &["card.nubmer"]].concat();
-    let builder = Session::builder().sink(MemorySink::new()).key_value("service", "shop");
+    let builder = unshared().sink(MemorySink::new()).key_value("service", "shop");
     let builder = names.iter().fold(builder, |builder, name| builder.redact(*name, Redact::Mask));
     let session = builder.start().unwrap();
     let unused = || {
