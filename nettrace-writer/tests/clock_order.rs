@@ -290,6 +290,64 @@ fn the_time_of_day_may_be_set() {
     session(Clock::Auto, &[(&[OF_DAY], 3_600.0, 0.0), (&[OF_DAY], -7_200.0, 0.0)]);
 }
 
+/// Clocks that jump by hours, forth and back, several times while the session collects a round.
+#[test]
+fn the_order_holds_while_clocks_jump_by_hours() {
+    let all = [STEERED, UNSTEERED, WITH_SLEEP, OF_DAY];
+    let cases: [(Clock, &[libc::clockid_t]); 4] = [
+        (Clock::Counter, &[WITH_SLEEP]),
+        (Clock::Monotonic, &[STEERED]),
+        (Clock::Monotonic, &[WITH_SLEEP]),
+        (Clock::Monotonic, &all),
+    ];
+    let mut state = 1_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    // As if the machine had run for a day; and a time that a jump takes below 0.
+    let starts = [86_400.0, 0.0];
+    for (start, (clock, which)) in starts.into_iter().flat_map(|it| cases.map(|case| (it, case))) {
+        let clocks = Clocks::take();
+        clocks.step(&all, start);
+        let (sink, builder) = memory("Clock-Order");
+        let builder = builder.clock(clock).sequence_points(1 << 20, Duration::from_millis(20));
+        let session = builder.start().unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _stops = Stops(&stop);
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for number in 0.. {
+                        Tick { at: 0, number }.emit();
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let since = real_nanos();
+                        while real_nanos() - since < 20_000 {}
+                    }
+                });
+            }
+            // Rounds of its own, because those of the session wait by the clocks.
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    session.flush().unwrap();
+                }
+            });
+            let mut ahead = 0.0;
+            for _ in 0..200 {
+                let next = random(40_000) as f64 - 20_000.0;
+                clocks.step(which, next - ahead);
+                ahead = next;
+                let (since, pause) = (real_nanos(), random(2_000_000));
+                while real_nanos() - since < pause {}
+            }
+        });
+        let stats = session.finish().unwrap();
+        check(&sink.bytes(), &stats);
+    }
+}
+
 #[test]
 fn a_counter_does_not_follow_clocks_that_are_made_up() {
     if left_out() {

@@ -292,6 +292,25 @@ mod unix {
         assert_eq!(sink.finish().unwrap_err().kind(), ErrorKind::BrokenPipe);
     }
 
+    /// In a folder for all, anybody can make a pipe where the name of a trace leads.
+    #[test]
+    fn a_pipe_of_another_user_gets_nothing() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can make a pipe of another user");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o666.into()).unwrap();
+        let (user, group) = (rustix::fs::Uid::from_raw(65_534), rustix::fs::Gid::from_raw(65_534));
+        rustix::fs::chown(&path, Some(user), Some(group)).unwrap();
+        let _reader = fs::File::options().read(true).write(true).open(&path).unwrap();
+        let mut sink = FileSink::new(&path);
+        let error = sink.start(&header(), STREAM_END).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("of another user"), "{error}");
+    }
+
     #[test]
     fn a_socket_is_refused() {
         let directory = tempfile::tempdir().unwrap();

@@ -76,7 +76,7 @@ impl FileCalls for RegularFile {
     }
 
     fn has_name(&self) -> bool {
-        let stat = self.0.descriptor().and_then(|file| rustix::fs::fstat(file));
+        let stat = self.0.descriptor().and_then(rustix::fs::fstat);
         stat.map_or(true, |stat| stat.st_nlink > 0)
     }
 }

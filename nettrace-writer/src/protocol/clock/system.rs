@@ -56,12 +56,14 @@ pub(super) fn time_of_day() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// A clock below 0, which no system should have, stands at 0: as a number without a sign it would
+/// be the latest time of all.
 #[cfg(unix)]
 fn read(clock: libc::clockid_t) -> Option<u64> {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a live `timespec`.
     let failed = unsafe { libc::clock_gettime(clock, &raw mut now) } != 0;
-    (!failed).then(|| now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    (!failed).then(|| now.tv_sec.max(0) as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
 /// How much faster real time is than [`unsteered`], in parts per billion, as far as the kernel
