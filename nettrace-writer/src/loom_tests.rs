@@ -536,7 +536,7 @@ fn loom_taking_a_chunk_ends_a_rest() {
             let model = Arc::clone(&model);
             thread::spawn(move || {
                 assert!(model.pool.take(0, false).is_some());
-                model.idle.wake();
+                model.idle.wake(|| unreachable!("nobody watches"));
             })
         };
         // If nobody wakes the flusher it parks for ever, and the model fails.
@@ -545,6 +545,33 @@ fn loom_taking_a_chunk_ends_a_rest() {
             thread::park();
         }
         assert!(model.idle.end() || !model.pool.is_unused());
+        taking.join().unwrap();
+    });
+    assert_met(&tally, &[STILL]);
+}
+
+#[test]
+fn loom_memory_that_runs_low_ends_a_watch() {
+    let tally = explore("watch", 3, |tally| {
+        let model = Arc::new(Model::new(2, 1));
+        model.idle.set_flusher();
+        // A model has no chunks for large events, so its pool always says that memory is low.
+        let is_low = |model: &Model| model.pool.in_use() == 2;
+        let taking = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    assert!(model.pool.take(0, false).is_some());
+                    model.idle.wake(|| is_low(&model));
+                }
+            })
+        };
+        // If nobody wakes the flusher it parks for ever, and the model fails.
+        if model.idle.begin(Sleep::Watch, || !is_low(&model)) {
+            tally.add(STILL, 1);
+            thread::park();
+        }
+        assert!(model.idle.end() || is_low(&model));
         taking.join().unwrap();
     });
     assert_met(&tally, &[STILL]);

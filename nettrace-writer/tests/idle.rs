@@ -199,6 +199,31 @@ fn written_within_one_interval(spells: &[u64]) {
     check(&fs::read(&path).unwrap(), &stats);
 }
 
+/// What a session costs while few events come is the flusher's wake-ups, not its rows.
+#[test]
+fn a_session_with_few_events_wakes_little_more_than_for_its_rounds() {
+    if !alone("a_session_with_few_events_wakes_little_more_than_for_its_rounds") {
+        return;
+    }
+    let (sink, builder) = memory("Idle");
+    let session = builder.start().unwrap();
+    let (before, start) = (flushers(), Instant::now());
+    let mut value = 0;
+    while start.elapsed() < Duration::from_secs(3) {
+        Rare { value }.emit();
+        value += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (after, seconds) = (flushers(), start.elapsed().as_secs_f64());
+    let wake_ups = after.wake_ups - before.wake_ups;
+    println!("{wake_ups} wake-ups in {seconds} s, {:?} of work", after.busy - before.busy);
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    assert_eq!(stats.written, value, "{stats:?}");
+    // Ten rounds a second, each of which may wait for a moment in between.
+    assert!(wake_ups as f64 <= 40.0 * seconds + 10.0, "{wake_ups} in {seconds} s");
+}
+
 #[test]
 fn a_burst_after_idleness_finds_its_memory_in_time() {
     if !alone("a_burst_after_idleness_finds_its_memory_in_time") {

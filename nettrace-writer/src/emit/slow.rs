@@ -143,7 +143,7 @@ fn try_chunks(
         ts = record.install(pool, chunk, &session.floor, clock);
         // A nested event that was refused before this left no note, because there was no chunk.
         record.fold_nested(pool, held);
-        session.idle.wake();
+        session.idle.wake(|| pool.is_low());
         if record.is_closed() {
             // Closed since the check above. The flusher may have had its last round.
             record.seal(pool);

@@ -74,7 +74,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const LITTLE_PATIENCE: Duration = Duration::from_millis(1);
 /// How long it waits if somebody waits for the round.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
-/// How often the flusher checks whether memory runs low.
+/// How long the flusher sleeps while memory is low.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 /// How soon it collects again after a round with much data.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(250);
@@ -84,7 +84,7 @@ const MERGE_AFTER: Duration = Duration::from_secs(1);
 /// The flusher remembers at least this many bytes of stacks, and as many of label lists. If a
 /// sixteenth of the budget is more, it remembers that many.
 const LEAST_INTERNED: usize = 128 << 10;
-/// If no chunk has been in use for this long, the flusher rests.
+/// If no chunk has been in use for this long, the flusher rests. So it looks at least this often.
 const REST_AFTER: Duration = Duration::from_millis(100);
 /// The longest rest. Some things do not wake the flusher, so it can notice them this much later: a
 /// thread that ends, a loss of a thread without a buffer, a file that is old enough to be closed.
@@ -323,15 +323,16 @@ impl Flusher {
                 // The session's handle has given up waiting for the sink and left.
                 return self.finish();
             }
-            if !self.session.pool.is_unused() {
-                self.last_used = Stopwatch::start();
-            }
+            self.note_use();
             self.prefault();
             let command = if self.last_used.elapsed() >= REST_AFTER {
                 self.rest()
             } else {
                 let until_due = self.due_after.saturating_sub(self.last_round.elapsed());
-                self.wait(sleep.min(until_due))
+                let command = self.wait(sleep, until_due);
+                // The sleep may have been long, and the round gives chunks back.
+                self.note_use();
+                command
             };
             match command {
                 Some(Command::Flush(answer)) => {
@@ -397,11 +398,24 @@ impl Flusher {
         None
     }
 
-    /// Sleeps until somebody sends a command, or until `longest` is over.
-    fn wait(&mut self, longest: Duration) -> Option<Command> {
+    /// Notes that chunks are in use, if they are.
+    fn note_use(&mut self) {
+        if !self.session.pool.is_unused() {
+            self.last_used = Stopwatch::start();
+        }
+    }
+
+    /// Sleeps until somebody sends a command, memory runs low, or a round is due. If memory is low
+    /// or much data comes, it sleeps for `short` at most.
+    fn wait(&mut self, short: Duration, until_due: Duration) -> Option<Command> {
         self.command().or_else(|| {
-            let commands = &self.commands;
-            self.session.idle.sleep(Sleep::Wait, longest, || commands.is_empty());
+            let (session, commands) = (&self.session, &self.commands);
+            if short < LONGEST_SLEEP || session.is_low() {
+                session.idle.sleep(Sleep::Wait, short.min(until_due), || commands.is_empty());
+            } else {
+                let is_quiet = || commands.is_empty() && !session.is_low();
+                session.idle.sleep(Sleep::Watch, until_due.min(REST_AFTER), is_quiet);
+            }
             self.command()
         })
     }

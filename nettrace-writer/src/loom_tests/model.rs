@@ -294,7 +294,7 @@ impl Model {
             };
             ts = record.install(pool, chunk, &self.floor, || self.owners_now());
             record.fold_nested(pool, held);
-            self.idle.wake();
+            self.idle.wake(|| self.pool.is_low());
         }
     }
 

@@ -1,9 +1,11 @@
 //! How the flusher sleeps, and what wakes it.
 //!
-//! Between rounds the flusher *waits*: a command ends that sleep. While nobody emits it *rests*,
-//! which takes longer: a command ends that sleep, and so does an event that takes a chunk. Nothing
-//! else ends a sleep before its time. While nobody emits no record has a chunk, so the first event
-//! must take one. Events that find a chunk never look here.
+//! Between rounds the flusher *watches*: a command ends that sleep, and so does an event that takes
+//! a chunk and finds that memory runs low. If memory is low already, or much data comes, it *waits*
+//! for a short time: only a command ends that sleep. While nobody emits it *rests*, which takes
+//! longer: a command ends that sleep, and so does an event that takes a chunk. Nothing else ends a
+//! sleep before its time. While nobody emits no record has a chunk, so the first event must take
+//! one. Events that find a chunk never look here.
 //!
 //! Waking allocates nothing and takes no lock, because it may happen in a signal handler.
 //!
@@ -33,6 +35,8 @@ pub(crate) enum Sleep {
     Wait = 1,
     /// Until there is a command, or a chunk is taken.
     Rest = 2,
+    /// Until there is a command, or a chunk is taken and memory runs low.
+    Watch = 3,
 }
 
 impl Idle {
@@ -77,19 +81,21 @@ impl Idle {
         self.state.swap(AWAKE, Ordering::Relaxed) == AWAKE
     }
 
-    /// Ends a rest. The caller must just have taken a chunk.
-    pub(crate) fn wake(&self) {
+    /// Ends a rest, and a watch if memory runs low, which `is_low` looks for. The caller must just
+    /// have taken a chunk.
+    pub(crate) fn wake(&self, is_low: impl FnOnce() -> bool) {
         if !crate::mutant::takes_out("no_wake_fence") {
             // Pairs with the fence in `begin`.
             fence(Ordering::SeqCst);
         }
         // The load comes first because nobody writes this line while the flusher is busy. The
         // exchange picks one of several callers.
-        let rest = Sleep::Rest as u32;
-        if self.state.load(Ordering::Relaxed) == rest
+        let sleep = self.state.load(Ordering::Relaxed);
+        let ends = sleep == Sleep::Rest as u32 || sleep == Sleep::Watch as u32 && is_low();
+        if ends
             && self
                 .state
-                .compare_exchange(rest, AWAKE, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(sleep, AWAKE, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
             self.flusher.ring(&self.state);
