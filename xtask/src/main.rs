@@ -4,9 +4,9 @@
 //! has what most lanes do; [`seam`], [`layers`], [`interface`] and [`mutants`] have modules of
 //! their own. [mod@bench] turns benchmark results into ratios; [`instructions`] counts
 //! instructions, which do not vary; [`request`] counts misses of caches as well; [`weight`] weighs
-//! what users build; [mod@bounds] compares such counts. [`load`] compares the service with and
-//! without recorders. [`packages`] builds what a registry would get. [`workspace`] knows the
-//! packages. [`step`] runs a command and counts the tests that it reports.
+//! what users build; [mod@bounds] compares such counts. [`packages`] builds what a registry would
+//! get. [`workspace`] knows the packages. [`step`] runs a command and counts the tests that it
+//! reports.
 //!
 //! A lane that finds nothing to check fails, so that no lane passes for ever.
 
@@ -18,7 +18,6 @@ mod instructions;
 mod interface;
 mod lanes;
 mod layers;
-mod load;
 mod mutants;
 mod packages;
 mod request;
@@ -48,8 +47,6 @@ fn run() -> Result<()> {
         ["help" | "--help" | "-h"] => print!("{}", help()),
         ["ci", names @ ..] => ci::run(&Workspace::load()?, names)?,
         ["bench", filter @ ..] => bench::run(&Workspace::load()?, filter)?,
-        ["load", "--help"] => println!("{}", load::HELP),
-        ["load", arguments @ ..] => load::run(&Workspace::load()?, arguments)?,
         ["weight"] => weight::run(&Workspace::load()?)?,
         ["weight", "--check"] => ci::run(&Workspace::load()?, &["weight"])?,
         [name] if ci::lane(name).is_some() => ci::run(&Workspace::load()?, &[name])?,
@@ -63,7 +60,6 @@ fn help() -> String {
         "Usage: cargo xtask <command>\n\n  \
          ci [LANE ...]     those named, or every lane; stops at a failure\n  \
          bench [FILTER]    the benchmarks; the last line is a JSON object of ratios by name\n  \
-         load [ROUNDS]     the service under load, with and without recorders; --help says more\n  \
          weight [--check]  what users build, beside `tracing`; --check is the lane\n  \
          LANE              the same as `ci LANE`\n  \
          help              this text\n\nLanes:\n",

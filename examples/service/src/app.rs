@@ -28,7 +28,7 @@ use tracing::Instrument as _;
 use crate::{
     endless::endless,
     known::Call,
-    meters,
+    meters, peers,
     record::Tracing,
     store::{ITEMS, Item, Store},
 };
@@ -120,7 +120,8 @@ pub(crate) fn router(store: Store, tracing: Tracing, sampling: Sampling) -> Rout
         .with_state(store)
         .layer(middleware::from_fn(know))
         .layer(server);
-    if tracing == Tracing::Fmt { app.layer(middleware::from_fn(instrument)) } else { app }
+    let app = peers::router(app, tracing);
+    if tracing.is_of_tracing() { app.layer(middleware::from_fn(instrument)) } else { app }
 }
 
 /// Tells the handlers which call a request is.
@@ -148,6 +149,7 @@ async fn instrument(request: Request, next: Next) -> Response {
 /// Shows an item: two calls at once.
 #[traced(provider = "Example-Service", fields = [id: u64 = id.0])]
 #[tracing::instrument(skip_all, fields(id = id.0))]
+#[cfg_attr(nettrace_peers, fastrace::trace(properties = { "id": "{id:?}" }))]
 async fn look(
     State(store): State<Store>,
     Extension(caller): Extension<Call>,
@@ -161,6 +163,7 @@ async fn look(
 
 #[traced(provider = "Example-Service", fields = [id])]
 #[tracing::instrument(skip_all, fields(id))]
+#[cfg_attr(nettrace_peers, fastrace::trace(properties = { "id": "{id}" }))]
 async fn stock(caller: Call, id: u64) -> u64 {
     Call::begin("stock", caller);
     tokio::task::yield_now().await;
@@ -170,6 +173,7 @@ async fn stock(caller: Call, id: u64) -> u64 {
 /// Sells an item. Everything inside carries the customer.
 #[traced(provider = "Example-Service", fields = [id: u64 = id.0], err)]
 #[tracing::instrument(skip_all, fields(id = id.0))]
+#[cfg_attr(nettrace_peers, fastrace::trace(properties = { "id": "{id:?}" }))]
 async fn order(
     State(store): State<Store>,
     Extension(caller): Extension<Call>,
@@ -184,6 +188,10 @@ async fn order(
 
 #[traced(provider = "Example-Service", fields = [id, customer], err)]
 #[tracing::instrument(skip_all, fields(id, customer))]
+#[cfg_attr(
+    nettrace_peers,
+    fastrace::trace(properties = { "id": "{id}", "customer": "{customer}" })
+)]
 async fn sell(caller: Call, store: Store, id: u64, customer: u64) -> Result<String, Failure> {
     let call = Call::begin("sell", caller);
     let item = store.item(call, id).await?;
@@ -198,16 +206,18 @@ async fn sell(caller: Call, store: Store, id: u64, customer: u64) -> Result<Stri
     Bought { item: &name, cents }.emit();
     meters::sold(cents);
     tracing::info!(item = name, cents, "bought");
+    peers::event("bought", || [("item", name.clone()), ("cents", cents.to_string())]);
     // A task of its own, inside this call. It may go on when this call has ended.
     let (begun, has_begun) = oneshot::channel();
     let mail = mail(call, customer, begun).with_context(Context::current());
-    tokio::spawn(mail.in_current_span());
+    tokio::spawn(peers::within(mail.in_current_span()));
     has_begun.await.map_err(|_| Failure::Broken)?;
     Ok(format!("{count} {name} by {way}\n"))
 }
 
 #[traced(provider = "Example-Service")]
 #[tracing::instrument(skip_all)]
+#[cfg_attr(nettrace_peers, fastrace::trace)]
 async fn pay_by_transfer(caller: Call) {
     Call::begin("pay_by_transfer", caller);
     sleep(Duration::from_secs(60)).await;
@@ -215,6 +225,7 @@ async fn pay_by_transfer(caller: Call) {
 
 #[traced(provider = "Example-Service")]
 #[tracing::instrument(skip_all)]
+#[cfg_attr(nettrace_peers, fastrace::trace)]
 async fn pay_by_card(caller: Call) {
     Call::begin("pay_by_card", caller);
     tokio::task::yield_now().await;
@@ -222,6 +233,7 @@ async fn pay_by_card(caller: Call) {
 
 #[traced(provider = "Example-Service", fields = [customer])]
 #[tracing::instrument(skip_all, fields(customer))]
+#[cfg_attr(nettrace_peers, fastrace::trace(properties = { "customer": "{customer}" }))]
 async fn mail(caller: Call, customer: u64, begun: oneshot::Sender<()>) {
     Call::begin("mail", caller);
     let _ = begun.send(());
@@ -231,6 +243,7 @@ async fn mail(caller: Call, customer: u64, begun: oneshot::Sender<()>) {
 /// Walks down a tree, and down again in futures.
 #[traced(provider = "Example-Service")]
 #[tracing::instrument(skip_all)]
+#[cfg_attr(nettrace_peers, fastrace::trace)]
 async fn categories(Extension(caller): Extension<Call>) -> String {
     let call = Call::begin("categories", caller);
     format!("{} and {}\n", depth(call, DEPTH), depth_of_futures(call, DEPTH).await)
@@ -238,6 +251,7 @@ async fn categories(Extension(caller): Extension<Call>) -> String {
 
 #[traced(provider = "Example-Service", fields = [below])]
 #[tracing::instrument(skip_all, fields(below))]
+#[cfg_attr(nettrace_peers, fastrace::trace(properties = { "below": "{below}" }))]
 fn depth(caller: Call, below: u32) -> u32 {
     let call = Call::begin("depth", caller);
     if below > 1 { 1 + depth(call, below - 1) } else { 1 }
@@ -245,6 +259,7 @@ fn depth(caller: Call, below: u32) -> u32 {
 
 #[traced(provider = "Example-Service", fields = [below])]
 #[tracing::instrument(skip_all, fields(below))]
+#[cfg_attr(nettrace_peers, fastrace::trace(properties = { "below": "{below}" }))]
 fn depth_of_futures(caller: Call, below: u32) -> Pin<Box<dyn Future<Output = u32> + Send>> {
     Box::pin(async move {
         let call = Call::begin("depth_of_futures", caller);
@@ -255,6 +270,7 @@ fn depth_of_futures(caller: Call, below: u32) -> Pin<Box<dyn Future<Output = u32
 /// Sends a line at a time. The request's span ends with the last one.
 #[traced(provider = "Example-Service", fields = [lines: u64 = lines.0])]
 #[tracing::instrument(skip_all, fields(lines = lines.0))]
+#[cfg_attr(nettrace_peers, fastrace::trace(properties = { "lines": "{lines:?}" }))]
 async fn report(Extension(caller): Extension<Call>, lines: Path<u64>) -> Response {
     Call::begin("report", caller);
     let lines = stream::unfold(0, move |number| async move {
@@ -264,6 +280,7 @@ async fn report(Extension(caller): Extension<Call>, lines: Path<u64>) -> Respons
         sleep(Duration::from_millis(1)).await;
         Line { number }.emit();
         tracing::info!(number, "line");
+        peers::event("line", || [("number", number.to_string())]);
         Some((Ok::<_, Infallible>(format!("line {number}\n")), number + 1))
     });
     Body::from_stream(lines).into_response()
@@ -272,6 +289,7 @@ async fn report(Extension(caller): Extension<Call>, lines: Path<u64>) -> Respons
 /// Waits.
 #[traced(provider = "Example-Service", fields = [millis: u64 = millis.0])]
 #[tracing::instrument(skip_all, fields(millis = millis.0))]
+#[cfg_attr(nettrace_peers, fastrace::trace(properties = { "millis": "{millis:?}" }))]
 async fn slow(Extension(caller): Extension<Call>, millis: Path<u64>) -> String {
     Call::begin("slow", caller);
     let began = Instant::now();
@@ -285,6 +303,7 @@ async fn slow(Extension(caller): Extension<Call>, millis: Path<u64>) -> String {
 /// Has a bug.
 #[traced(provider = "Example-Service")]
 #[tracing::instrument(skip_all)]
+#[cfg_attr(nettrace_peers, fastrace::trace)]
 async fn broken(Extension(caller): Extension<Call>) -> String {
     Call::begin("broken", caller);
     tokio::task::yield_now().await;

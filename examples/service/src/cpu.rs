@@ -1,4 +1,4 @@
-//! Processor time, as Linux knows it.
+//! Processor time and memory, as Linux knows them.
 
 use std::{fs, path::Path};
 
@@ -16,6 +16,13 @@ pub(crate) fn of_thread(name: &str) -> Option<f64> {
         fs::read(thread.join("comm")).is_ok_and(|found| found.trim_ascii_end() == name)
     })?;
     seconds(&thread.join("stat"))
+}
+
+/// The most memory that the process has had so far, in KiB. `None` where it cannot be asked.
+pub(crate) fn peak_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// The fields `utime` and `stime`, in hundredths of a second.

@@ -31,6 +31,7 @@ pub(crate) async fn has_begun(number: u64) {
 /// Answers a request, for ever.
 #[traced(provider = "Example-Service", fields = [number: u64 = number.0])]
 #[tracing::instrument(skip_all, fields(number = number.0))]
+#[cfg_attr(nettrace_peers, fastrace::trace(properties = { "number": "{number:?}" }))]
 pub(crate) async fn endless(Extension(caller): Extension<Call>, number: Path<u64>) -> String {
     Call::begin("endless", caller);
     if let Some(Side::Client(waits)) = meets(number.0, Side::Service) {

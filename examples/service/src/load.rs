@@ -25,7 +25,7 @@ use tokio::{select, task::JoinSet, time::sleep_until};
 use tower::{Layer as _, ServiceExt as _, util::MapRequest};
 use tracing::Instrument as _;
 
-use crate::{endless, known::Call, meters::Meters, store::ITEMS};
+use crate::{endless, known::Call, meters::Meters, peers, store::ITEMS};
 
 /// When the load ends, if no signal ends it sooner.
 #[derive(Clone, Copy, Debug)]
@@ -226,6 +226,7 @@ async fn send(
         let began = Instant::now();
         let span = tracing::info_span!("call", number);
         let answer = answer(client.clone(), request).instrument(span);
+        let answer = peers::root("call", || [("number", number.to_string())], answer);
         let given_up = async {
             match kind {
                 Kind::GivenUp => endless::has_begun(number).await,

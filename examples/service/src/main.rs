@@ -22,7 +22,7 @@
 //! JSON object with counts and times.
 
 mod app;
-#[cfg(test)]
+#[cfg(all(test, not(nettrace_peers)))]
 #[path = "../tests/contract/mod.rs"]
 mod contract;
 mod cpu;
@@ -30,6 +30,8 @@ mod endless;
 mod known;
 mod load;
 mod meters;
+#[cfg_attr(nettrace_peers, path = "../../../benches/peers/src/service/mod.rs")]
+mod peers;
 mod record;
 mod store;
 
@@ -158,13 +160,15 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     }
     let recording = Recording::start(args)?;
     let store = Store::open()?;
-    let runtime = Builder::new_multi_thread().worker_threads(4).enable_all().build()?;
+    let mut runtime = Builder::new_multi_thread();
+    runtime.worker_threads(4).enable_all();
+    let runtime = recording.runtime(runtime)?;
     let began = Instant::now();
     let load = runtime.block_on(serve(args, store))?;
     let seconds = began.elapsed().as_secs_f64();
     // What is still in progress ends here.
     drop(runtime);
-    let cpu = cpu::of_process();
+    let (cpu, memory) = (cpu::of_process(), cpu::peak_memory());
     let recorded = recording.finish()?;
 
     if let Some(path) = &args.known {
@@ -192,6 +196,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     put("p99_us", json!(load.percentile(99)));
     put("cpu_seconds", json!(cpu));
     put("recorder_cpu_seconds", json!(recorded.cpu));
+    put("peak_kib", json!(memory));
     writeln!(std::io::stdout(), "{}", serde_json::to_string(&numbers)?)?;
     Ok(())
 }
@@ -228,5 +233,5 @@ async fn serve(args: &Args, store: Store) -> Result<Load, Box<dyn Error>> {
 }
 
 // What dashboards may depend on: the service's own events, and those of its requests.
-#[cfg(test)]
+#[cfg(all(test, not(nettrace_peers)))]
 nettrace_writer::schema_lock!(|lock| lock.package("nettrace-tower"));

@@ -1,4 +1,5 @@
-//! Who records: a session, `tracing` with JSON lines, or nobody.
+//! Who records: a session, `tracing` with JSON lines, or nobody. `benches/peers` builds the service
+//! with other recorders as well (`cfg(nettrace_peers)`).
 
 use std::{
     error::Error,
@@ -18,9 +19,12 @@ use nettrace_writer::{
     sink::FileOptions,
     tail::{Tail, TailCounter, TailCounts},
 };
+use tokio::runtime::{Builder, Runtime};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, WorkerGuard};
 use tracing_subscriber::fmt::format::FmtSpan;
 
+#[cfg(nettrace_peers)]
+use crate::peers;
 use crate::{Args, app, cpu, meters};
 
 /// The provider of the counters' events.
@@ -35,6 +39,32 @@ pub(crate) enum Tracing {
     Nettrace,
     /// The crate `tracing`: JSON lines, written by a thread of tracing-appender
     Fmt,
+    /// The crate `tracing`: a session of nettrace-writer, through tracing-nettrace
+    #[cfg(nettrace_peers)]
+    Bridge,
+    /// The crate `tracing`: OpenTelemetry's batch exporter, into nothing
+    #[cfg(nettrace_peers)]
+    Otel,
+    /// fastrace, into nothing
+    #[cfg(nettrace_peers)]
+    Fastrace,
+    /// dial9: what tokio does, into nothing
+    #[cfg(nettrace_peers)]
+    Dial9,
+}
+
+impl Tracing {
+    /// Whether the spans of the crate `tracing` are recorded.
+    pub(crate) fn is_of_tracing(self) -> bool {
+        match self {
+            Self::None | Self::Nettrace => false,
+            Self::Fmt => true,
+            #[cfg(nettrace_peers)]
+            Self::Bridge | Self::Otel => true,
+            #[cfg(nettrace_peers)]
+            Self::Fastrace | Self::Dial9 => false,
+        }
+    }
 }
 
 /// A recording that has begun.
@@ -52,6 +82,8 @@ pub(crate) enum Recording {
         counts: Arc<Counts>,
         errors: ErrorCounter,
     },
+    #[cfg(nettrace_peers)]
+    Peer(peers::Peer),
 }
 
 /// What a recording leaves.
@@ -133,7 +165,18 @@ impl Recording {
                     .init();
                 Self::Fmt { guard, counts, errors }
             }
+            #[cfg(nettrace_peers)]
+            peer => Self::Peer(peers::Peer::start(peer, out("peer"), args.overwrite)?),
         })
+    }
+
+    /// The runtime that this one makes, with what the recorder wants to know of it.
+    pub(crate) fn runtime(&self, mut builder: Builder) -> io::Result<Runtime> {
+        match self {
+            #[cfg(nettrace_peers)]
+            Self::Peer(peer) => peer.runtime(builder),
+            _ => builder.build(),
+        }
     }
 
     pub(crate) fn finish(self) -> Result<Recorded, Box<dyn Error>> {
@@ -160,6 +203,8 @@ impl Recording {
                 let dropped = errors.dropped_lines() as u64;
                 Recorded { events, dropped, bytes, cpu, ..Recorded::default() }
             }
+            #[cfg(nettrace_peers)]
+            Self::Peer(peer) => peer.finish()?,
         })
     }
 }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::task::spawn_blocking;
 
-use crate::{app::Failure, known::Call};
+use crate::{app::Failure, known::Call, peers};
 
 /// How many items there are.
 pub(crate) const ITEMS: u64 = 1_000;
@@ -43,6 +43,7 @@ impl Store {
     /// An item, by its number.
     #[traced(provider = "Example-Service", fields = [id], err)]
     #[tracing::instrument(skip_all, fields(id), err)]
+    #[cfg_attr(nettrace_peers, fastrace::trace(properties = { "id": "{id}" }))]
     pub(crate) async fn item(&self, caller: Call, id: u64) -> Result<Item, Failure> {
         let call = Call::begin("item", caller);
         self.blocking(move |connection| select(connection, call, id)).await
@@ -51,6 +52,10 @@ impl Store {
     /// Notes that a customer has bought an item. Returns how many that customer has bought so far.
     #[traced(provider = "Example-Service", fields = [id, customer])]
     #[tracing::instrument(skip_all, fields(id, customer))]
+    #[cfg_attr(
+        nettrace_peers,
+        fastrace::trace(properties = { "id": "{id}", "customer": "{customer}" })
+    )]
     pub(crate) async fn buy(&self, caller: Call, id: u64, customer: u64) -> Result<u64, Failure> {
         let call = Call::begin("buy", caller);
         self.blocking(move |connection| insert(connection, call, id, customer)).await
@@ -62,9 +67,11 @@ impl Store {
         work: impl FnOnce(&Connection) -> Result<R, Failure> + Send + 'static,
     ) -> Result<R, Failure> {
         let (store, context, span) = (self.clone(), Context::current(), tracing::Span::current());
+        let peer = peers::Scope::current();
         let work = move || {
             let _context = context.enter();
             let _span = span.enter();
+            let _peer = peer.enter();
             work(&store.0.lock())
         };
         spawn_blocking(work).await.map_err(|_| Failure::Broken)?
@@ -73,6 +80,7 @@ impl Store {
 
 #[traced(provider = "Example-Service", fields = [id], err)]
 #[tracing::instrument(skip_all, fields(id), err)]
+#[cfg_attr(nettrace_peers, fastrace::trace(properties = { "id": "{id}" }))]
 fn select(connection: &Connection, caller: Call, id: u64) -> Result<Item, Failure> {
     Call::begin("select", caller);
     let mut select = connection.prepare_cached("SELECT name, cents FROM item WHERE id = ?1")?;
@@ -84,6 +92,10 @@ fn select(connection: &Connection, caller: Call, id: u64) -> Result<Item, Failur
 
 #[traced(provider = "Example-Service", fields = [id, customer])]
 #[tracing::instrument(skip_all, fields(id, customer))]
+#[cfg_attr(
+    nettrace_peers,
+    fastrace::trace(properties = { "id": "{id}", "customer": "{customer}" })
+)]
 fn insert(connection: &Connection, caller: Call, id: u64, customer: u64) -> Result<u64, Failure> {
     Call::begin("insert", caller);
     let (id, customer) = (id as i64, customer as i64);
