@@ -136,6 +136,7 @@ fn implementation(
     let allowed = allowed_lints(input);
     quote! {
         #(#[allow(#allowed)])*
+        #[allow(clippy::pedantic)]
         const _: () = {
             #items
             #nothing

@@ -162,7 +162,9 @@ impl SpanEvents<'_> {
                 #on_suspend,
             }
         });
+        // Of references to the types that were written, Clippy would say what nobody can change.
         quote! {
+            #[allow(clippy::borrowed_box, clippy::ref_option_ref)]
             #[derive(#krate::__private::TraceEvent)]
             #[trace_event(#keys)]
             enum #ident #lifetime {

@@ -178,6 +178,12 @@ fn returns(number: u8) -> u8 {
     return number;
 }
 
+#[traced]
+#[expect(clippy::needless_return, reason = "to see that it is told")]
+fn returns_result(number: u8) -> Result<u8, ()> {
+    return Ok(number);
+}
+
 #[test]
 #[allow(deprecated, reason = "to see that it compiles")]
 fn the_code_runs() {
@@ -198,5 +204,5 @@ fn the_code_runs() {
     drop(SpanOfOld { old: Old(1) }.enter());
     assert_eq!(variable("a".to_owned(), String::new()), Ok(String::new()));
     assert_eq!((by_value("a".to_owned()), by_reference(&"a".to_owned())), (1, Ok(1)));
-    assert_eq!(returns(1), 1);
+    assert_eq!((returns(1), returns_result(1)), (1, Ok(1)));
 }

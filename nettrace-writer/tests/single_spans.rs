@@ -478,6 +478,7 @@ fn nobody_listens_and_nothing_is_kept() {
             panic!("nobody asked")
         }
     }
+    #[allow(clippy::needless_pass_by_value, reason = "a value to record")]
     #[traced(provider = "Calls", mode = single, fields = [shown = display(value)])]
     fn shows(value: Refuses) {}
 

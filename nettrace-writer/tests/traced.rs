@@ -530,6 +530,7 @@ struct Credentials {
     provider = "Calls",
     fields = [id, shop, item, first, depth, user = user.as_str(), debug(rest)]
 )]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "a reference to record")]
 fn destructured(
     Extracted(id): Extracted<String>,
     Extracted((shop, item)): Extracted<(u32, &str)>,

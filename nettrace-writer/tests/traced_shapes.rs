@@ -304,6 +304,7 @@ mod bare {
     #[inner::tracing::traced(
         crate = inner::tracing, provider = "Calls", ret, fields = [end, output]
     )]
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "a reference to record")]
     pub(crate) fn names(
         mut end: ::core::primitive::u8,
         output: &::core::primitive::bool,

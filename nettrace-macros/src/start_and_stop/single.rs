@@ -89,6 +89,7 @@ impl SpanEvents<'_> {
             quote!(#mark #call)
         });
         Some(quote! {
+            #[allow(clippy::all, clippy::pedantic)]
             #[inline(always)]
             fn __keep<'call>(
                 #encoder: &mut #kept,

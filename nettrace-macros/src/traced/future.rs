@@ -24,6 +24,7 @@ impl Spec<'_> {
         let returned = local("__return");
         let said = (!self.output.is_never()).then(|| {
             quote! {
+                #[allow(clippy::all, clippy::pedantic)]
                 if let ::core::option::Option::Some(#returned) =
                     ::core::option::Option::None::<#ty>
                 {

@@ -235,10 +235,12 @@ impl<'a> Spec<'a> {
             quote!(#krate::__traced::end_with(&mut #span, #handler))
         };
         let in_order = in_order(function);
+        // With the user's span, so that lints look into its body.
+        let closure = quote_spanned!(body.brace_token.span.open()=> move ||);
         parse_quote!({
             let mut #span = ::core::option::Option::None;
             #begin
-            let #result = #krate::__traced::call(move || -> #ty #in_order);
+            let #result = #krate::__traced::call(#closure -> #ty #in_order);
             #end;
             #result
         })
