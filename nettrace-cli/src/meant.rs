@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use nettrace_format::spelling::nearest_field;
-use nettrace_reader::TypeTotals;
+use nettrace_reader::{Metadata, TypeTotals};
 
 use crate::spelling::OneLine;
 
@@ -12,17 +12,29 @@ pub(crate) fn hint(found: Option<&str>) -> String {
     found.map_or_else(String::new, |name| format!(" (is `{}` meant?)", OneLine(name)))
 }
 
-/// That no event has the field by which an option tells spans apart, if that is so.
+/// That the field by which an option tells spans apart is one of no event, or of none that `tells`
+/// them, if that is so. `tellers` says which those are.
 pub(crate) fn unknown_field(
     option: &str,
     name: &str,
     types: impl Iterator<Item = TypeTotals>,
+    (tells, tellers): (impl Fn(&Metadata) -> bool, &str),
 ) -> Option<String> {
-    let types = types.filter(|ty| ty.events > 0);
-    let known: BTreeSet<_> = types.flat_map(|ty| ty.metadata.fields).map(|it| it.name).collect();
-    if known.contains(name) {
-        return None;
+    let (mut known, mut telling) = (BTreeSet::new(), false);
+    for ty in types.filter(|ty| ty.events > 0) {
+        let tells = tells(&ty.metadata);
+        for field in ty.metadata.fields {
+            telling |= tells && field.name == name;
+            known.insert(field.name);
+        }
     }
-    let hint = hint(nearest_field(name, known.iter().map(|it| &**it)));
-    Some(format!("{option} has no effect: no event has a field named {name}{hint}"))
+    let name = OneLine(name);
+    match known.contains(name.0) {
+        _ if telling => None,
+        true => Some(format!("{option} has no effect: no {tellers} has a field named {name}")),
+        false => {
+            let hint = hint(nearest_field(name.0, known.iter().map(|it| &**it)));
+            Some(format!("{option} has no effect: no event has a field named {name}{hint}"))
+        }
+    }
 }

@@ -6,9 +6,9 @@ use std::{
     path::PathBuf,
 };
 
-use nettrace_reader::{Event, Totals};
+use nettrace_reader::{Event, Metadata, Totals};
 use nettrace_views::{
-    model::PerType,
+    model::{PerType, Role, span_of_record},
     report::{self, Describe, Report},
     text::{Detail, EventType, Payload},
 };
@@ -113,7 +113,11 @@ fn read(
     }
     let mut report = Report::read(&mut events, &mut AsTree::default(), &wanted);
     if let Some(field) = &content.by {
-        say(meant::unknown_field("--by", field, events.type_totals()))?;
+        let version = events.major_version();
+        let tells =
+            |of: &Metadata| Role::of(of, None, version).is_edge() || span_of_record(of).is_some();
+        let tellers = "start, end or record of a span";
+        say(meant::unknown_field("--by", field, events.type_totals(), (tells, tellers)))?;
     }
     if let Some(heph) = original.end()? {
         report.was_made_of("Heph 0.1.0", heph.bytes, heph.failure);

@@ -97,7 +97,26 @@ pub struct TraceInfo<'a> {
     pub key_values: &'a [(&'a str, &'a str)],
 }
 
-impl TraceInfo<'_> {
+impl<'a> TraceInfo<'a> {
+    /// The last value of `key`.
+    ///
+    /// ```
+    /// use nettrace_format::content::{SystemTimeParts, TraceInfo};
+    ///
+    /// let info = TraceInfo {
+    ///     sync_utc: SystemTimeParts::from_unix_millis(0),
+    ///     sync_ticks: 0,
+    ///     ticks_per_second: 1_000_000_000,
+    ///     pointer_size: 8,
+    ///     key_values: &[("team", "shop"), ("team", "till")],
+    /// };
+    /// assert_eq!(info.value("team"), Some("till"));
+    /// ```
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<&'a str> {
+        self.key_values.iter().rev().find(|(name, _)| *name == key).map(|(_, value)| *value)
+    }
+
     /// Checks that every version can write these facts.
     pub(crate) fn check(&self) -> Result<(), FormatError> {
         if !matches!(self.pointer_size, 4 | 8) {

@@ -49,6 +49,21 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// The last value of `key`.
+    ///
+    /// ```
+    /// use nettrace_reader::Metadata;
+    ///
+    /// let mut request = Metadata::default();
+    /// request.key_values = vec![("team".into(), "shop".into()), ("team".into(), "till".into())];
+    /// assert_eq!(request.value("team"), Some("till"));
+    /// assert_eq!(request.value("unknown"), None);
+    /// ```
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<&str> {
+        self.key_values.iter().rev().find(|(name, _)| name == key).map(|(_, value)| &**value)
+    }
+
     /// The opcode that readers take from the name of a type that states none: 1 if the name ends
     /// with `Start`, 2 if it ends with `Stop`, in capital or small letters. Types of version 4
     /// never state one.

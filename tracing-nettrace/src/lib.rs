@@ -58,7 +58,8 @@
 //! - `checkoutStart` when it is made, not when it is first entered: its parent is the one at that
 //!   time, and a span that is never entered is seen. (With ids of OpenTelemetry it comes later.)
 //! - `checkoutStop` when its last handle is gone: `duration`, `outcome`, `polls` (how often it was
-//!   entered), `busy` (how long in all) and `idle` (the rest). The outcome is `panicked` if its
+//!   entered), `busy` (how long in all) and `idle` (the rest). Time in which it is entered on two
+//!   threads counts twice, so `busy` can exceed `duration`. The outcome is `panicked` if its
 //!   thread unwinds, `err` if it is a call of a function under `#[instrument(err)]` that has
 //!   returned an error, and otherwise `ok`. (If nobody wants the event that tells of the error, as
 //!   may be with `err(level = "debug")`, nobody knows of it, and the outcome is `ok`.)

@@ -129,11 +129,13 @@ fn leak(text: String) -> &'static str {
 ///
 /// The macros name an event after its file and line (`event src/main.rs:55`) unless they are given
 /// a name. That means nothing to who counts events by name, and changes with each edit. So the
-/// name is the target then, as in the lines of `fmt`. Readers have the place in key-values.
+/// name is the target then, as in the lines of `fmt`. Readers have the place in key-values. A span
+/// whose name is empty has that of its target, too.
 fn name(metadata: &Metadata<'static>) -> &'static str {
     let is_place = metadata.is_event() && metadata.name().starts_with("event ");
+    let says_nothing = is_place || metadata.name().is_empty();
     match metadata.target() {
-        target if is_place && !target.is_empty() => target,
+        target if says_nothing && !target.is_empty() => target,
         _ => metadata.name(),
     }
 }

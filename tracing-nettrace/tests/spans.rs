@@ -373,3 +373,13 @@ fn a_span_whose_call_returned_an_error_ends_so() {
         );
     });
 }
+
+#[test]
+fn a_span_without_a_name_has_that_of_its_target() {
+    let work = || info_span!("").in_scope(|| info!("within"));
+    both(&Options::new(), work, |way, events| {
+        let start = only(events, &format!("{}Start", module_path!()));
+        let stop = only(events, &format!("{}Stop", module_path!()));
+        assert_eq!((start.span, message(events, "within").span), (stop.span, stop.span), "{way:?}");
+    });
+}

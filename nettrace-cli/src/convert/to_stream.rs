@@ -444,8 +444,7 @@ impl ToStream {
 impl Rewriter for ToStream {
     fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
         self.pointer_size = info.pointer_size;
-        let process = info.key_values.iter().find(|(key, _)| *key == "ProcessId");
-        self.process_id = process.and_then(|(_, id)| id.parse().ok());
+        self.process_id = info.value("ProcessId").and_then(|id| id.parse().ok());
         Ok(self.stream.begin(info, out)?)
     }
 

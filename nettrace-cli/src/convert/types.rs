@@ -400,8 +400,7 @@ pub(crate) const PLACE: [&str; 3] = ["module", "file", "line"];
 /// Where a type is in the source code, if the trace has file and line. Nearly every type of this
 /// project has a place, and no session of the other formats says it: it is no omission to tell.
 fn place(of: &Metadata) -> Place {
-    let value = |key| of.key_values.iter().find(|(own, _)| own == key).map(|(_, value)| &**value);
-    let [module, file, line] = PLACE.map(value);
+    let [module, file, line] = PLACE.map(|key| of.value(key));
     match (file, line.and_then(|line| line.parse().ok())) {
         (Some(file), Some(line)) => {
             let (module, file) = (leaked(module.unwrap_or_default()), leaked(file));

@@ -389,8 +389,7 @@ impl ToV6 {
 impl Rewriter for ToV6 {
     fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
         self.pointer_size = info.pointer_size;
-        let process = info.key_values.iter().find(|(key, _)| *key == "ProcessId");
-        self.process_id = process.and_then(|(_, id)| id.parse().ok());
+        self.process_id = info.value("ProcessId").and_then(|id| id.parse().ok());
         v6::stream_header(out);
         let Some(redaction) = &mut self.redaction else { return Ok(v6::trace_block(info, out)?) };
         let has_process =

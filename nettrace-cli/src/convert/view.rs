@@ -6,9 +6,10 @@ use std::{
     path::Path,
 };
 
-use nettrace_reader::{Reader, SortedReader, Trace};
+use nettrace_reader::{Metadata, Reader, SortedReader, Trace};
 use nettrace_views::{
     Target, Written, drive,
+    model::Role,
     viewers::{Options, View},
 };
 
@@ -99,7 +100,11 @@ pub(super) fn run(
         Ok(view.target(out, &trace, version, options))
     });
     if let Some(field) = dimension {
-        say(meant::unknown_field("--dimension", field, events.type_totals()))?;
+        // The name of a span is written when it begins.
+        let tells =
+            |of: &Metadata| matches!(Role::of(of, None, version), Role::Start | Role::Single);
+        let tellers = (tells, "start of a span");
+        say(meant::unknown_field("--dimension", field, events.type_totals(), tellers))?;
     }
     result
 }

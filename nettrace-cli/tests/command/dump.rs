@@ -6,6 +6,7 @@ use nettrace_event::{
     ArrayLayout, EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema,
 };
 use nettrace_format::v6;
+use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink};
 use serde_json::{Value, json};
 use testkit::streams::{EventType, Row, Stream, samples, string, utf16z, v5_samples, varint};
 
@@ -543,7 +544,7 @@ fn rust_types() {
         "E: 1.5ms none nanos=1500000 some=3 byte=9 list=0x0708 ",
         " spans=[(at=1970-01-01T00:00:01.000000001Z maybe=2ns), \
             (at=1969-12-31T23:59:59.999999999Z maybe=none)]",
-        " nested=5 options=[none, 6] plain=[4]\n",
+        " nested=[5] options=[none, 6] plain=[4]\n",
     ] {
         assert!(line.contains(shown), "{shown}\n{line}");
     }
@@ -561,7 +562,7 @@ fn rust_types() {
                 { "at": "1970-01-01T00:00:01.000000001Z", "maybe": 2 },
                 { "at": "1969-12-31T23:59:59.999999999Z", "maybe": null },
             ],
-            "nested": 5,
+            "nested": [5],
             "options": [null, 6],
             "plain": [4],
         })
@@ -588,4 +589,28 @@ fn wrong_rust_types() {
     let rows = [Row::new(5, 1, 1000).payload(&[1, 0, 0, 0, 2, 0, 3, 0, 4, 0])];
     let trace = Stream::new().thread(5).metadata(&event).events(&rows).end();
     assert_eq!(events(&[], &trace)[0]["fields"], json!({ "a": 1, "b": [3, 4] }));
+}
+
+/// An option whose value is an option without one is not none.
+#[test]
+fn options_of_options() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Dump-Options")]
+    struct Limits {
+        none: Option<Option<u8>>,
+        unlimited: Option<Option<u8>>,
+        seven: Option<Option<u8>>,
+        all: Vec<Option<Option<u8>>>,
+    }
+    let memory = MemorySink::new();
+    let session = Session::builder().sink(memory.clone()).provider("Dump-Options").start().unwrap();
+    let all = vec![None, Some(None), Some(Some(7))];
+    Limits { none: None, unlimited: Some(None), seven: Some(Some(7)), all }.emit();
+    session.finish().unwrap();
+    let fields = &events(&[], &memory.bytes())[0]["fields"];
+    let all = json!([null, [null], [7]]);
+    assert_eq!(fields, &json!({"none": null, "unlimited": [null], "seven": [7], "all": all}));
+    let text = nettrace(&["dump", "-"], &memory.bytes());
+    let fields = "unlimited=[none] seven=[7] all=[none, [none], [7]]";
+    assert!(stdout(&text).contains(fields), "{}", stdout(&text));
 }

@@ -39,7 +39,7 @@ const fn event(
     }
 }
 
-static TYPES: [EventSchema; 5] = [
+static TYPES: [EventSchema; 7] = [
     event(1, "checkoutStart", 1, &[FieldSchema::new("cart", FieldType::U32)]),
     event(2, "checkoutStop", 2, &[FieldSchema::new("duration", FieldType::DurationNanos)]),
     event(3, "queryStart", 1, &[]),
@@ -48,6 +48,8 @@ static TYPES: [EventSchema; 5] = [
         key_values: &[("nettrace.span", "single")],
         ..event(5, "lookup", 0, &[FieldSchema::new("duration", FieldType::DurationNanos)])
     },
+    event(6, "Start", 1, &[]),
+    event(7, "Stop", 2, &[]),
 ];
 
 /// A trace: rows of a time in nanoseconds, a type, a span and its parent, and a payload.
@@ -182,6 +184,33 @@ fn a_tree_survives_the_conversion_and_is_shown() {
         let (_, text) = run(&["dump", "--where", "SpanId=0000000000000003"], &heph);
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[lines.len() - 1].contains("\"query\" (0.000000400 s) "), "{text}");
+    }
+}
+
+/// The names of its events are `Start` and `Stop`, and nothing else.
+#[test]
+fn a_span_without_a_name_ends() {
+    let rows: [(u64, u32, u64, u64, &[u8]); 4] =
+        [(100, 6, 1, 0, &[]), (200, 3, 2, 1, &[]), (300, 4, 2, 1, &[]), (900, 7, 1, 0, &[])];
+    for format in [Format::V6, Format::V5, Format::Heph] {
+        let trace = trace(format, &rows);
+        let heph = if format == Format::Heph { trace.clone() } else { convert(&trace, "heph").0 };
+        let info = strict_json(run(&["info", "--json"], &heph).1.trim_end());
+        let keys = ["spans", "spans_without_end", "spans_without_start"];
+        assert_eq!(keys.map(|key| info[key].as_u64().unwrap()), [2, 0, 0], "{format:?}");
+        let (_, text) = run(&["tree", "--json"], &trace);
+        let tree = strict_json(text.trim_end());
+        let spans = tree["spans"].as_array().unwrap();
+        let names: Vec<_> = spans.iter().map(|span| &span["name"]).collect();
+        assert_eq!(names, ["Start", "query"], "{format:?}: {tree}");
+        let took: Vec<_> = spans.iter().map(|span| &span["duration_ns"]).collect();
+        assert_eq!(took, [800, 100], "{format:?}: {tree}");
+        assert_eq!(spans[0]["events"].as_array().map(Vec::len), Some(0), "{tree}");
+        if format != Format::Heph {
+            let (_, report) = run(&["report", "--text"], &trace);
+            let row = |name| report.lines().find(|line| line.contains(name)).map(str::trim);
+            assert!(row("Shop/Start").is_some() && row("no end").is_none(), "{report}");
+        }
     }
 }
 

@@ -561,6 +561,59 @@ fn an_end_without_the_value_that_was_asked_for() {
     assert_eq!(names, ["ask", "ask 200"].map(str::to_owned).into());
 }
 
+/// Fields that become known after a span began have events of their own, as with `tracing`.
+#[test]
+fn spans_are_told_apart_by_what_is_recorded_later() {
+    let ty = |id: u64, name: &str, opcode| {
+        EventType::new(id, "Shop", id, name).optional(&[8, 4, 1, opcode])
+    };
+    let record = ty(2, "askRecord", 0).field("http.status_code", &[8]);
+    let inside = ty(4, "Sold", 0).field("http.status_code", &[8]).field("cart", &[8]);
+    let other = ty(5, "payRecord", 0).field("http.status_code", &[8]);
+    let mut stream = Stream::new();
+    stream.thread(5).metadata(&ty(1, "askStart", 1)).metadata(&record);
+    stream.metadata(&ty(3, "askStop", 2)).metadata(&inside).metadata(&other);
+    let recorded: [&[(u64, u32)]; 4] = [&[(2, 200)], &[(2, 200), (2, 404)], &[], &[(4, 7), (5, 8)]];
+    let labels: Vec<_> = (1..=4).map(|id| labels(place(0xAB, id, 0))).collect();
+    stream.label_lists(1, &labels.iter().map(|list| &**list).collect::<Vec<_>>());
+    let mut rows: Vec<(u64, u32, Vec<u8>)> = Vec::new();
+    for (number, recorded) in (1..).zip(recorded) {
+        rows.push((1, number, Vec::new()));
+        rows.extend(recorded.iter().map(|(ty, status)| {
+            (*ty, number, [status.to_le_bytes(), 0_u32.to_le_bytes()].concat())
+        }));
+        rows.push((3, number, Vec::new()));
+    }
+    let rows = (1..).zip(&rows).map(|(number, (ty, labels, payload))| {
+        let row = Row::new(5, number, 1000 + u64::from(number)).metadata(*ty as u32);
+        row.labels(*labels).payload(payload)
+    });
+    let trace = stream.events(&rows.collect::<Vec<_>>()).end();
+    let by = |field: &str| {
+        let (page, code) = report(&trace, &["--by", field]);
+        assert_eq!(code, Some(0));
+        let all = array(&page["latencies"]).iter();
+        all.map(|row| (text(&row["name"]), number(&row["count"]))).collect::<BTreeMap<_, _>>()
+    };
+    let expected = [("ask", 2), ("ask 200", 1), ("ask 404", 1)];
+    let expected = expected.map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(by("http.status_code"), expected.into());
+    // A field that no event tells of its span.
+    assert_eq!(by("cart"), [("ask".to_owned(), 4)].into());
+    for (args, says) in [
+        (&["report", "-", "--text", "--by", "http.status_code"][..], ""),
+        (&["report", "-", "--text", "--by", "cart"], "start, end or record of a span has a field"),
+        (
+            &["convert", "-", "-", "--to", "folded", "--dimension", "http.status_code"],
+            "no effect: no start of a span has a field named http.status_code\n",
+        ),
+    ] {
+        let said = stderr(&nettrace(args, &trace)).to_owned();
+        assert_eq!(said.contains("no effect"), !says.is_empty(), "{said}");
+        assert!(said.contains(says), "{said}");
+    }
+}
+
 /// A request that was cancelled, or whose handler panicked, had no response with a status.
 #[test]
 fn zeros_of_a_request_without_a_response() {

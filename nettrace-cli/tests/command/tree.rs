@@ -512,3 +512,29 @@ fn spans_are_those_of_the_reference() {
         assert_eq!(count, 199);
     }
 }
+
+/// A span that two threads had entered at once was busy for longer than it took.
+#[test]
+fn busy_on_several_threads_is_explained() {
+    let ty = |id: u64, name: &str, opcode| {
+        EventType::new(id, "Shop", id, name).optional(&[8, 4, 1, opcode])
+    };
+    let end = ty(2, "askStop", 2).field("duration", &[12]).field("busy", &[12]);
+    let mut stream = Stream::new();
+    stream.thread(5).metadata(&ty(1, "askStart", 1)).metadata(&end);
+    let labels: Vec<_> = (1..=2).map(|id| spans::labels(place(0xAB, id, 0))).collect();
+    stream.label_lists(1, &labels.iter().map(|list| &**list).collect::<Vec<_>>());
+    let payloads = [50_u64, 51].map(|busy| [50_u64.to_le_bytes(), busy.to_le_bytes()].concat());
+    let mut rows = Vec::new();
+    for (number, payload) in (1..).zip(&payloads) {
+        let row =
+            |place: u32| Row::new(5, 2 * number + place, 1000 + u64::from(2 * number + place));
+        rows.push(row(0).metadata(1).labels(number));
+        rows.push(row(1).metadata(2).labels(number).payload(payload));
+    }
+    let trace = stream.events(&rows).end();
+    let output = nettrace(&["tree", "-"], &trace);
+    let spans: Vec<_> = stdout(&output).lines().filter(|line| line.contains("Shop/ask")).collect();
+    assert!(spans[0].ends_with("busy=50"), "{spans:?}");
+    assert!(spans[1].ends_with("busy=51 (busy on several threads at once)"), "{spans:?}");
+}

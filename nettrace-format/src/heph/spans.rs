@@ -323,14 +323,18 @@ fn id(labels: &[Label<'_>]) -> Option<Id> {
     }
 }
 
-/// The name of a span: that of its events, without `Start` and `Stop`.
+/// The name of a span: that of its events, without `Start` and `Stop`. If nothing else is left, it
+/// is `Start` for both.
 fn name_of_span(event: &'static str, side: Side) -> &'static str {
     let end = match side {
         Side::Start => "Start",
         Side::Stop => "Stop",
     };
-    let name = event.strip_suffix(end).map(|name| name.strip_suffix('/').unwrap_or(name));
-    name.filter(|name| !name.is_empty()).unwrap_or(event)
+    match event.strip_suffix(end).map(|name| name.strip_suffix('/').unwrap_or(name)) {
+        Some("") => "Start",
+        Some(name) => name,
+        None => event,
+    }
 }
 
 /// The nanoseconds in the field `duration` of an event, if it has one.

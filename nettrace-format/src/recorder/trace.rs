@@ -36,8 +36,9 @@ impl<'a> TraceHeader<'a> {
         (is_sound && is_time(block.body)).then_some(Self { body: block.body, key_values })
     }
 
+    /// The last value of `key`.
     pub(super) fn value(&self, key: &str) -> Option<&'a str> {
-        self.key_values.iter().find(|(other, _)| *other == key).map(|(_, value)| *value)
+        self.key_values.iter().rev().find(|(other, _)| *other == key).map(|(_, value)| *value)
     }
 
     /// The tick at which the stream begins.

@@ -147,8 +147,8 @@ impl Stream {
         out.extend_from_slice(&info.pointer_size.to_le_bytes());
         out.extend_from_slice(&process_id.to_le_bytes());
         out.extend_from_slice(&processors.to_le_bytes());
-        let rate = info.key_values.iter().find(|(key, _)| *key == "ExpectedCPUSamplingRate");
-        let rate: i32 = rate.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+        let rate = info.value("ExpectedCPUSamplingRate");
+        let rate: i32 = rate.and_then(|value| value.parse().ok()).unwrap_or(0);
         out.extend_from_slice(&rate.to_le_bytes());
         out.push(tag::END_OBJECT);
         self.position = (out.len() - start) as u64;

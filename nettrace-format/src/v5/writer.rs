@@ -113,10 +113,7 @@ impl Writer for Objects {
         self.maps_any = false;
         self.numbers.begin();
         self.positions.clear();
-        let number = |key| {
-            let pair = info.key_values.iter().find(|(name, _)| *name == key);
-            pair.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-        };
+        let number = |key| info.value(key).and_then(|value| value.parse().ok()).unwrap_or(0);
         let (process, processors) = (number("ProcessId"), number("HardwareThreadCount"));
         self.stream.begin(info, process, processors, out)?;
         let stored = ["ProcessId", "HardwareThreadCount", "ExpectedCPUSamplingRate"];

@@ -29,7 +29,8 @@ pub struct Span<'a> {
     pub part: SpanPart,
     /// The provider.
     pub provider: &'a str,
-    /// The name: that of the events without `Start` and `Stop`.
+    /// The name: that of the events without `Start` and `Stop`. If nothing else is left, it is
+    /// `Start` for both.
     pub name: &'a str,
     /// The trace: 32 digits, or `None`.
     pub trace: Option<&'a str>,
@@ -94,7 +95,11 @@ impl<'a> Event<'a> {
             _ => "",
         };
         let short = event.strip_suffix(end).map(|name| name.strip_suffix('/').unwrap_or(name));
-        let name = short.filter(|name| !name.is_empty()).unwrap_or(event);
+        let name = match short {
+            Some("") if !end.is_empty() => "Start",
+            Some(name) => name,
+            None => event,
+        };
         Some(Span { part, provider, name, trace, id, parent })
     }
 }

@@ -14,12 +14,8 @@ pub(crate) const MOST_VALUES: usize = 64;
 /// The field whose values tell the spans of a type apart: the one with this name if the type has
 /// it, or else the one that the type's key-value `nettrace.dimension` names.
 pub(crate) fn dimension(metadata: &Metadata, by: Option<&str>) -> Option<usize> {
-    let stated = || {
-        let mut pairs = metadata.key_values.iter();
-        pairs.find(|(key, _)| key == DIMENSION).map(|(_, field)| field.as_str())
-    };
     let place = |name: &str| metadata.fields.iter().position(|field| field.name == name);
-    by.and_then(place).or_else(|| stated().and_then(place))
+    by.and_then(place).or_else(|| metadata.value(DIMENSION).and_then(place))
 }
 
 /// The value of a dimension; `None` if there is nothing to show.

@@ -45,8 +45,8 @@ impl RustTypes {
         let mut types = HashMap::new();
         for (key, ty) in &metadata.key_values {
             if let Some(path) = key.strip_prefix(RUST_TYPE) {
-                // The first of several applies.
-                types.entry(path.to_owned()).or_insert_with(|| ty.clone());
+                // The last of several applies, as everywhere.
+                types.insert(path.to_owned(), ty.clone());
             }
         }
         Self(types)
@@ -98,7 +98,8 @@ impl<'a> Stated<'a> {
         Self { ty: self.types.find(&path), path: Cow::Owned(path), types: self.types }
     }
 
-    /// What is stated of the value in this option, if it is one.
+    /// What is stated of the value in this option, if it is one. An option of an option is shown as
+    /// a list of at most one, or else its value without a value would be shown as none.
     #[must_use]
     pub fn option(&self) -> Option<Self> {
         let ty = self.ty.strip_prefix("Option<")?.strip_suffix('>')?;
@@ -154,8 +155,10 @@ impl<'a> Stated<'a> {
             (Some(_), Value::Bytes([byte])) => Meant::Value(Cow::Owned(Value::U8(*byte)), self),
             (Some(inner), Value::Array(values)) => match &**values {
                 [] => Meant::Nothing,
+                // A list of one, so that an option whose value is none differs from none.
+                [_] if inner.option().is_some() => Meant::Array(values, inner),
                 [value] => {
-                    let value = inner.content(value, "value");
+                    let value = inner.content(value);
                     inner.interpret(value)
                 }
                 _ => Meant::Array(values, inner),
@@ -168,14 +171,15 @@ impl<'a> Stated<'a> {
     /// Interprets an element of an array, of which this is stated.
     #[must_use]
     pub fn interpret_element<'v>(&self, value: &'v Value<'v>) -> Meant<'v, 'a> {
-        self.clone().interpret(self.content(value, "items"))
+        self.clone().interpret(self.content(value))
     }
 
-    /// The array or option in the object that wraps it.
-    fn content<'v>(&self, value: &'v Value<'v>, name: &str) -> &'v Value<'v> {
+    /// The array or option in the object that wraps it. Its field is called `value` in an option,
+    /// and `items` in an array.
+    fn content<'v>(&self, value: &'v Value<'v>) -> &'v Value<'v> {
         match value {
             Value::Object(fields) if self.is_wrapped() => match &**fields {
-                [(field, value)] if *field == name => value,
+                [("value" | "items", value)] => value,
                 _ => value,
             },
             _ => value,

@@ -56,5 +56,5 @@ pub use self::{
     processes::{Processes, process_id, process_of, recording_and_key},
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
     spans::{KnownSpans, SpanRef},
-    types::{EndFields, event_name, has_fields_of_single, place, span_name},
+    types::{EndFields, event_name, has_fields_of_single, place, span_name, span_of_record},
 };

@@ -46,10 +46,15 @@ impl Processes {
             own.map(|((recording, _), name)| (recording, name.trim())).collect::<HashMap<_, _>>()
         });
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
-        for (key, id) in &trace.key_values {
-            let (recording, key) = recording_and_key(key);
-            let id: Option<u64> = id.parse().ok();
-            if key != "ProcessId" || !seen.insert(id) {
+        let ids = || {
+            let all = trace.key_values.iter().map(|(key, id)| (recording_and_key(key), id));
+            all.filter(|((_, key), _)| *key == "ProcessId").map(|((of, _), id)| (of, id))
+        };
+        // The last of equal keys counts.
+        let last: HashMap<&str, &String> = ids().collect();
+        for (recording, _) in ids() {
+            let id: Option<u64> = last[recording].parse().ok();
+            if !seen.insert(id) {
                 continue;
             }
             let name = names.iter().find_map(|own| {
@@ -147,7 +152,7 @@ mod tests {
             ("service.name", "other"),
         ];
         assert_eq!(told_apart(&nested), names(["front", "back", "other"]));
-        let twice = [("ProcessId", "7"), ("ProcessId", "7")];
+        let twice = [("ProcessId", "8"), ("ProcessId", "7")];
         assert_eq!(told_apart(&twice), [None, None, None]);
         // One process need not be told from others.
         assert_eq!(told_apart(&[("ProcessId", "7"), ("service.name", "a")]), [None, None, None]);

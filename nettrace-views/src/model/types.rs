@@ -53,10 +53,7 @@ impl Observed {
 /// Where a type is in the source code: module, file and line, if the trace says so.
 #[must_use]
 pub fn place(metadata: &Metadata) -> Option<String> {
-    let value = |key| {
-        let mut found = metadata.key_values.iter().filter(|(own, _)| own == key);
-        found.next().map(|(_, value)| &**value)
-    };
+    let value = |key| metadata.value(key);
     let at = match (value("file"), value("line")) {
         (Some(file), Some(line)) => Some(format!("{file}:{line}")),
         (file, _) => file.map(str::to_owned),
@@ -67,19 +64,26 @@ pub fn place(metadata: &Metadata) -> Option<String> {
     }
 }
 
-/// The name of a span: that of its events without the word for their role, unless nothing else is
-/// left.
+/// The name of a span: that of its events without the word for their role. If nothing else is left,
+/// it is `Start` for both, so that the end has the name of its start.
 #[must_use]
 pub fn span_name(name: &str) -> &str {
     for word in ["Start", "Stop"] {
-        let Some(at) = name.len().checked_sub(word.len()).filter(|at| *at > 0) else { continue };
-        let is_end = name.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(word));
-        let rest = name[..if is_end { at } else { 0 }].trim_end_matches('/');
-        if !rest.is_empty() {
-            return rest;
+        let Some(at) = name.len().checked_sub(word.len()) else { continue };
+        if name.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(word)) {
+            let rest = name[..at].trim_end_matches('/');
+            return if rest.is_empty() { "Start" } else { rest };
         }
     }
     name
+}
+
+/// The name of the span of which events of a type tell fields that became known later. Those of
+/// `tracing` do, and are called after their span: `checkoutRecord`.
+#[must_use]
+pub fn span_of_record(metadata: &Metadata) -> Option<&str> {
+    let is_record = metadata.opcode.is_none_or(|opcode| opcode == 0);
+    metadata.name.strip_suffix("Record").filter(|name| is_record && !name.is_empty())
 }
 
 /// Whether an outcome says that a span did not come to its results.
@@ -142,7 +146,8 @@ mod tests {
             ("WorkStart", "Work"),
             ("work/stop", "work"),
             ("Start", "Start"),
-            ("/Stop", "/Stop"),
+            ("Stop", "Start"),
+            ("/stop", "Start"),
             ("Restarted", "Restarted"),
             ("éStop", "é"),
             ("ééé", "ééé"),

@@ -9,6 +9,7 @@ use crate::{
     model::{
         Clock, EndFields, FrameNames, Ids, InstrumentEvent, Part, PerType, Role, SpanCounts, clip,
         dimension, dimension_value, event_name, is_given_up, place, process_id, span_name,
+        span_of_record,
     },
     report::{
         Describe, Options,
@@ -48,6 +49,8 @@ struct Known {
     dimension: Option<usize>,
     /// Whether that field was asked for.
     is_asked_for: bool,
+    /// Whether it became known after the span began, and before it ended.
+    is_later: bool,
     /// That of its events without a label that replaces the opcode.
     role: Role,
     /// What stands for the name of its spans.
@@ -182,6 +185,12 @@ impl Gathered {
         };
         self.counts.count_as(role, span, known.counted);
         let target = if !role.is_edge() {
+            let field = known.dimension.filter(|_| known.is_later);
+            if let Some(value) = field.and_then(|field| dimension_value(event, field)) {
+                let metadata = event.metadata();
+                let name = span_of_record(metadata).unwrap_or_default();
+                self.spans.told_later(span, [&metadata.provider, name], &value);
+            }
             self.spans.inside(span, at)
         } else {
             let metadata = event.metadata();
@@ -253,6 +262,7 @@ impl Gathered {
                 end: EndFields::of(metadata),
                 dimension,
                 is_asked_for: dimension.is_some_and(|field| Some(name_of(field)) == by),
+                is_later: dimension.is_some() && span_of_record(metadata).is_some(),
                 role: Role::of(metadata, None, *version),
                 counted: counts.name(metadata),
             }

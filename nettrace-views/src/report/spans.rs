@@ -266,6 +266,25 @@ impl Spans {
         self.target(self.find(span)?, Part::Inside)
     }
 
+    /// Gives a span that is under way the value of its dimension, which became known after it began.
+    /// It is that of an event that has the span's provider and name.
+    pub(crate) fn told_later(&mut self, span: Key, of: [&str; 2], value: &str) {
+        let open = self.find(span).filter(|place| self.known.is_open(*place));
+        let Some(slot) = open.and_then(|place| self.known.get_mut(place)) else { return };
+        let before = slot.name;
+        let Named { provider, name, value: of_start, base, .. } = &self.named[before as usize];
+        if [&**provider, &**name] != of {
+            return;
+        }
+        let base = if of_start.is_empty() { before } else { *base };
+        let name = self.valued(base, value);
+        let named = &mut self.named[name as usize];
+        (named.is_used, named.has_start) = (true, true);
+        if let Some(slot) = open.and_then(|place| self.known.get_mut(place)) {
+            slot.name = name;
+        }
+    }
+
     /// Whether the text of an event would be kept. Otherwise it is counted.
     pub(crate) fn wants(&mut self, target: Target, at: i64) -> bool {
         let Some(tree) = self.trees.get_mut(&target.tree) else { return false };

@@ -12,8 +12,8 @@ use arrow_array::{Array, ArrayRef, RecordBatch, cast::AsArray, types};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, SchemaRef, TimeUnit};
 use parquet::{
-    arrow::ArrowWriter,
-    basic::{Compression, Encoding, GzipLevel},
+    arrow::{ArrowSchemaConverter, ArrowWriter},
+    basic::{Compression, Encoding, GzipLevel, Type as Physical},
     errors::ParquetError,
     file::{
         metadata::{KeyValue, SortingColumn},
@@ -192,6 +192,9 @@ impl Table {
 }
 
 /// How each column is encoded. Values that mostly differ have no dictionary.
+///
+/// Columns of floats have no statistics. Those of Parquet leave out NaN, and engines that order NaN
+/// above all numbers would skip groups of rows that have one.
 fn properties(schema: &SchemaRef, first: &[ArrayRef]) -> WriterPropertiesBuilder {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("nettrace-views ", env!("CARGO_PKG_VERSION")).to_owned())
@@ -199,6 +202,15 @@ fn properties(schema: &SchemaRef, first: &[ArrayRef]) -> WriterPropertiesBuilder
         .set_max_row_group_row_count(Some(ROW_GROUP))
         .set_write_batch_size(8192)
         .set_statistics_enabled(EnabledStatistics::Page);
+    // Also those within lists and objects. A schema that cannot be converted fails with the writer.
+    let leaves = ArrowSchemaConverter::new().convert(schema);
+    let leaves = leaves.iter().flat_map(|leaves| leaves.columns());
+    let floats =
+        leaves.filter(|leaf| matches!(leaf.physical_type(), Physical::FLOAT | Physical::DOUBLE));
+    for float in floats {
+        let path = float.path().clone();
+        properties = properties.set_column_statistics_enabled(path, EnabledStatistics::None);
+    }
     for (place, field) in schema.fields().iter().enumerate() {
         let path = || ColumnPath::new(vec![field.name().clone()]);
         match field.data_type() {

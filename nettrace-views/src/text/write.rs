@@ -142,6 +142,9 @@ pub fn write_fields(
 /// no future, and what a span has come to that was cancelled or panicked. One event for a whole
 /// span has the values of its start, too, so their zeros stay.
 ///
+/// A span of `tracing` can be entered on several threads at once, and `busy` is the sum of all.
+/// Where it exceeds the duration, the line says why.
+///
 /// # Errors
 /// None: the result is in memory.
 pub fn write_end(payload: &Payload<'_>, detail: Detail, out: &mut Vec<u8>) -> io::Result<()> {
@@ -155,7 +158,13 @@ pub fn write_end(payload: &Payload<'_>, detail: Detail, out: &mut Vec<u8>) -> io
         "polls" | "busy" if is_short && is_no_future => true,
         _ => is_short && is_given_up && is_zero(value),
     };
-    write_others(payload, without, detail, out)
+    write_others(payload, without, detail, out)?;
+    match (find("busy"), find("duration")) {
+        (Some(Value::U64(busy)), Some(Value::U64(duration))) if busy > duration => {
+            out.write_all(b" (busy on several threads at once)")
+        }
+        _ => Ok(()),
+    }
 }
 
 fn is_zero(value: &Value<'_>) -> bool {

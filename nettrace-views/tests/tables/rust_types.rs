@@ -2,12 +2,17 @@
 
 use std::{
     collections::BTreeMap,
+    fs::File,
     time::{Duration, SystemTime},
 };
 
 use nettrace_reader::Reader;
 use nettrace_views::tables::{Options, Tables, write};
 use nettrace_writer::{Emit, Session, TraceEvent, TraceField, sink::MemorySink};
+use parquet::{
+    basic::Type,
+    file::reader::{FileReader as _, SerializedFileReader},
+};
 
 use crate::support::tables;
 
@@ -38,11 +43,18 @@ struct Everything {
     point: Point,
     points: Vec<Point>,
     maybe_point: Option<Point>,
+    twice: Option<Option<u8>>,
+    once: Option<Option<u8>>,
+    never: Option<Option<u8>>,
     map: BTreeMap<&'static str, u64>,
     nan: f32,
     infinite: f64,
     letter: char,
     is_done: bool,
+}
+
+fn is_any_float(ty: Type) -> bool {
+    matches!(ty, Type::FLOAT | Type::DOUBLE)
 }
 
 fn point(x: f64, label: Option<&'static str>) -> Point {
@@ -72,6 +84,9 @@ fn every_type_is_a_column() {
             point: point(0.5, None),
             points: vec![point(1.0, Some("a")), point(2.0, None)],
             maybe_point: None,
+            twice: Some(Some(1)),
+            once: Some(None),
+            never: None,
             map: [("one", 1), ("two", 2)].into(),
             nan: f32::NAN,
             infinite: f64::NEG_INFINITY,
@@ -112,6 +127,9 @@ fn every_type_is_a_column() {
                  {x: 0x4000000000000000, took: 7000, label: null}]",
             ),
             ("maybe_point", "null"),
+            ("twice", "[1]"),
+            ("once", "[null]"),
+            ("never", "null"),
             ("map", "[{Key: \"one\", Value: 1}, {Key: \"two\", Value: 2}]"),
             ("nan", "0x7fc00000"),
             ("infinite", "0xfff0000000000000"),
@@ -123,4 +141,14 @@ fn every_type_is_a_column() {
         let took = table.schema.field_with_name("took").unwrap();
         assert_eq!(took.metadata()["unit"], "ns");
     }
+    let file = File::open(folder.path().join("parquet/types/Tables.Test.Everything.parquet"));
+    let read = SerializedFileReader::new(file.unwrap()).unwrap();
+    let columns = read.metadata().row_group(0).columns();
+    let with_statistics = |is_float: bool| {
+        let all = columns.iter().filter(|it| is_float == is_any_float(it.column_type()));
+        all.map(|column| column.statistics().is_some()).collect::<Vec<_>>()
+    };
+    // Engines that order NaN above all numbers would skip rows by them.
+    assert_eq!(with_statistics(true), [false; 5]);
+    assert!(with_statistics(false).into_iter().all(|has| has));
 }

@@ -7,6 +7,7 @@ pub(crate) mod descriptors;
 pub(crate) mod environment;
 #[cfg(unix)]
 pub(crate) mod handlers;
+pub(crate) mod reserved;
 pub(crate) mod thread;
 
 use std::{

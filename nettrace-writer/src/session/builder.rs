@@ -8,7 +8,7 @@ use nettrace_format::Format;
 
 use crate::{
     flusher::notice::{Callback, SinkChange},
-    process::description,
+    process::{description, reserved},
     protocol::clock::Clock,
     session::{Session, recorder::StartWatch, redact::Redacted},
     shared::{error::Error, filter::ProviderFilter, on_full::OnFull, sessions, trace_ids::Ids},
@@ -451,8 +451,11 @@ impl SessionBuilder {
     ///
     /// A trace of version 6 also tells, without being asked and as far as the system does,
     /// `process.executable.name`, `host.name`, `container.id` and `systemd.unit`. A value that is
-    /// given here replaces that of the system; an empty one hides it. The version of a program only
-    /// its own package knows, so the line for that is in the program:
+    /// given here replaces that of the system, or one that was given before; an empty one hides it.
+    /// What the session states itself, it does not replace: `ProcessId`, `HardwareThreadCount` and
+    /// keys that begin with `nettrace.` are in the trace as `given.ProcessId` and so on.
+    ///
+    /// The version of a program only its own package knows, so the line for that is in the program:
     ///
     /// ```
     /// # use nettrace_writer::{Session, sink::MemorySink};
@@ -468,7 +471,10 @@ impl SessionBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn key_value(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.key_values.push((key.into(), value.into()));
+        let key: String = key.into();
+        let key = reserved::given_key(&key).into_owned();
+        self.key_values.retain(|(other, _)| *other != key);
+        self.key_values.push((key, value.into()));
         self
     }
 

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::SystemTime};
 use nettrace_format::redact::Redaction;
 
 use crate::{
+    process::reserved,
     protocol::clock::Stopwatch,
     session::{
         Session,
@@ -126,7 +127,9 @@ impl Session {
         self.dump_with(sink, &[])
     }
 
-    /// [`dump`](Self::dump) with key-values more, which say why the trace was written.
+    /// [`dump`](Self::dump) with key-values more, which say why the trace was written. Keys that
+    /// the session states itself are moved aside, as those of
+    /// [`key_value`](SessionBuilder::key_value).
     ///
     /// ```
     /// use std::time::Duration;
@@ -186,7 +189,9 @@ impl Session {
     ) -> Result<Dump, Error> {
         let recorder = self.inner.recorder.as_ref().ok_or(Error::NoRecorder)?;
         self.inner.check_caller()?;
-        recorder.dump(past, &mut sink, key_values, SystemTime::now())
+        let given = reserved::given_keys(key_values);
+        let given: Vec<_> = given.iter().map(|(key, value)| (&**key, *value)).collect();
+        recorder.dump(past, &mut sink, &given, SystemTime::now())
     }
 
     /// A trigger of this name, which makes the session's [triggers](SessionBuilder::triggers) write

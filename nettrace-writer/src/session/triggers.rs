@@ -18,7 +18,7 @@ use self::{
 use crate::{
     flusher::OwnThread,
     panics::{self, AfterPanic},
-    process::generation,
+    process::{generation, reserved},
     protocol::clock::Stopwatch,
     session::{
         conditions::{Condition, Matcher},
@@ -272,7 +272,8 @@ impl Trigger {
     }
 
     /// Asks for a dump, in a thread of its own: this does not wait. The trigger's name is in the
-    /// name of the file and, with `key_values`, in the trace.
+    /// name of the file and, with `key_values`, in the trace. Keys that the session states itself
+    /// are moved aside, as those of [`key_value`](crate::SessionBuilder::key_value).
     ///
     /// A trace has 64 KiB of such names, keys and values at most. What has no room is left out, and
     /// counted there: `nettrace.trigger.more` says how many more triggers the dump is for, and
@@ -286,7 +287,11 @@ impl Trigger {
     #[expect(clippy::must_use_candidate, reason = "most callers do not mind what is left out")]
     pub fn fire(&self, key_values: &[(&str, &str)]) -> bool {
         let Some(control) = &self.control else { return false };
-        let ask = || control.ask(&self.name, key_values, false, None);
+        let ask = || {
+            let given = reserved::given_keys(key_values);
+            let given: Vec<_> = given.iter().map(|(key, value)| (&**key, *value)).collect();
+            control.ask(&self.name, &given, false, None)
+        };
         local::holding_locks(ask).unwrap_or(false)
     }
 }

@@ -165,10 +165,7 @@ impl Roles {
 }
 
 fn role(of: &Metadata, asked: &[Asked], per_second: u64) -> Option<Role> {
-    let value = |key| {
-        let found = of.key_values.iter().find(|(name, _)| name == key);
-        found.map(|(_, value)| &**value)
-    };
+    let value = |key| of.value(key);
     let form = value("nettrace.span");
     let name = &*of.name;
     let (kind, span) = match of.opcode {

@@ -222,6 +222,43 @@ fn triggers_write_files_with_what_came_after() {
     assert_eq!(reader.trace().value("route"), Some("/cart"));
 }
 
+/// What the session states stays, and what is given stands beside it.
+#[test]
+fn key_values_do_not_replace_what_the_session_states() {
+    const RESERVED: [&str; 4] =
+        ["ProcessId", "HardwareThreadCount", "nettrace.recording", "nettrace.given_up"];
+    let folder = tempfile::tempdir().unwrap();
+    let triggers = Triggers::new(folder.path(), "shop").files(9);
+    let mut builder = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
+    builder = builder.key_value("host.name", "a").key_value("host.name", "");
+    for key in RESERVED {
+        builder = builder.key_value(key, "1").key_value(key, "of the program");
+    }
+    let session = builder.start().unwrap();
+    let given = RESERVED.map(|key| (key, "of a dump"));
+    let memory = MemorySink::new();
+    session.dump_with(memory.clone(), &given).unwrap();
+    assert!(session.trigger("slow").fire(&[&given[..], &[("nettrace.trigger", "no")]].concat()));
+    session.finish().unwrap();
+    let dump = fs::read(folder.path().join("shop-slow-1.nettrace")).unwrap();
+    for bytes in [memory.bytes(), dump] {
+        let reader = Reader::new(&bytes[..]).unwrap();
+        let trace = reader.trace();
+        let values = |key: &str| {
+            let all = trace.key_values.iter().filter(|(own, _)| own == key);
+            all.map(|(_, value)| &**value).collect::<Vec<_>>()
+        };
+        let id = std::process::id().to_string();
+        assert_eq!((values("ProcessId"), values("nettrace.given_up")), (vec![&*id], vec!["0"]));
+        assert_eq!(values("host.name"), [""; 0]);
+        for key in RESERVED {
+            assert!(values(key).iter().all(|value| !value.starts_with("of")), "{key}");
+            assert_eq!(values(&format!("given.{key}")), ["of the program", "of a dump"]);
+        }
+        assert_ne!(trace.value("nettrace.trigger"), Some("no"));
+    }
+}
+
 #[derive(TraceEvent)]
 #[trace_event(provider = "Flight-Watched", level = Warning)]
 struct Answered {

@@ -60,10 +60,11 @@ pub(crate) enum Column {
     Option(Box<Column>, IsWrapped),
 }
 
-/// A column of lists.
+/// A column of lists, or of options of options: there, no element is null.
 #[derive(Debug)]
 pub(crate) struct List {
     item: Box<Column>,
+    is_option: bool,
     wrapped: IsWrapped,
     field: FieldRef,
     offsets: Vec<i32>,
@@ -165,22 +166,25 @@ impl Planner {
         if is_text {
             return Some(text());
         }
-        if let Some(inner) = stated.option() {
+        let option = stated.option();
+        let is_twice = option.as_ref().is_some_and(|inner| inner.option().is_some());
+        if let Some(inner) = option.as_ref().filter(|_| !is_twice) {
             let wrapped = inner.unwrapped(element, "value");
-            let (column, data_type) = self.column(wrapped.unwrap_or(element), &inner, depth)?;
+            let (column, data_type) = self.column(wrapped.unwrap_or(element), inner, depth)?;
             return Some((Column::Option(Box::new(column), wrapped.is_some()), data_type));
         }
         if *element == Type::UInt8 {
             return Some((Column::Bytes(BinaryBuilder::with_capacity(0, 0)), DataType::Binary));
         }
-        let inner = stated.element();
-        let wrapped = inner.unwrapped(element, "items");
+        let inner = option.unwrap_or_else(|| stated.element());
+        let wrapped = inner.unwrapped(element, if is_twice { "value" } else { "items" });
         let (item, data_type) = self.column(wrapped.unwrap_or(element), &inner, depth)?;
         let field = Arc::new(Field::new("item", data_type, true));
         let data_type = DataType::List(Arc::clone(&field));
         let (offsets, nulls) = (vec![0], NullBufferBuilder::new(0));
         let wrapped = wrapped.is_some();
-        let list = List { item: Box::new(item), wrapped, field, offsets, nulls };
+        let is_option = is_twice;
+        let list = List { item: Box::new(item), is_option, wrapped, field, offsets, nulls };
         Some((Column::List(list), data_type))
     }
 
@@ -336,6 +340,10 @@ impl Column {
 
 impl List {
     fn push(&mut self, values: &[Value<'_>]) -> Fit {
+        if self.is_option && values.is_empty() {
+            self.end(false);
+            return Ok(());
+        }
         let mut fit = Ok(());
         for value in values {
             fit = fit.and(self.item.push(content(value, self.wrapped)));

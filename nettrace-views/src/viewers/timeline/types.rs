@@ -57,8 +57,9 @@ impl EventType {
         let event = form.name(&metadata.provider, &name, out);
         let role = Role::of(metadata, None, version);
         let text = match role {
-            Role::Resume => name.strip_suffix("Resume").unwrap_or(&name),
-            Role::Suspend => name.strip_suffix("Suspend").unwrap_or(&name),
+            // Of a span without a name, nothing else is left.
+            Role::Resume if name != "Resume" => name.strip_suffix("Resume").unwrap_or(&name),
+            Role::Suspend if name != "Suspend" => name.strip_suffix("Suspend").unwrap_or(&name),
             _ => span_name(&name),
         };
         let bytes = form.name(&metadata.provider, text, out);
