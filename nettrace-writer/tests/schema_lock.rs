@@ -508,6 +508,25 @@ fn secrets_names_and_ids_hold_for_every_version() {
     assert_eq!(told(card, "event E|  version 1|  field card text"), 1);
     assert_eq!(told(card, "event E|  version 1|  field card [{number: secret u8}?]"), 0);
     assert_eq!(told(card, "event E|  version 1|  field other u8|  field card secret text"), 0);
+    // The second field of one name.
+    let twice = "event E|  field c u8|  field c secret text";
+    assert_eq!(told(twice, "event E|  version 1|  field c u8|  field c text"), 1);
+    assert_eq!(told(twice, "event E|  version 1|  field c u8|  field c secret text"), 0);
+    let all = shown("event E|  field c u8|  field c u8", "event E|  field c u8|  field c u16");
+    let says = "field `c` (number 2 of that name) is `u16`, it was `u8`; write `version = 1`";
+    assert_eq!(all, [format!("breaking: P/E: {says}")]);
+    let all = shown("event E|  field c u8|  field c u8", "event E|  field c u8");
+    assert!(all[0].contains("field `c` (number 2 of that name) is gone"), "{all:?}");
+    // In another place.
+    let top = "event E|  field number secret text|  field card {zone: u8}";
+    let moved = "event E|  version 1|  field card {zone: u8, number: text}";
+    let says = "field `number` is not secret any more: it is `card.number` now";
+    assert!(shown(top, moved).contains(&format!("breaking: P/E: {says}")), "{says}");
+    assert_eq!(told(top, "event E|  version 1|  field card {zone: u8, number: secret text}"), 0);
+    let back = "event E|  version 1|  field card {zone: u8}|  field number text";
+    let within = "event E|  field card {zone: u8, number: secret text}";
+    assert_eq!(told(within, back), 1);
+    assert_eq!(told(back, within), 0);
     // What was accepted is not said again.
     let second = format!("{first}|event E|  version 2|  field c text");
     assert_eq!(told(&second, &format!("{second}|event E|  version 3|  field c text")), 0);

@@ -278,11 +278,15 @@ impl Of<'_> {
     }
 
     fn keys(&mut self, of: &str, old: &[(String, String)], new: &[(String, String)]) {
+        // Of several equal keys, all values: they are sorted.
         let find = |all: &[(String, String)], key: &str| {
-            all.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone())
+            let values = all.iter().filter(|(other, _)| other == key);
+            let values: Vec<_> = values.map(|(_, value)| value.as_str()).collect();
+            (!values.is_empty()).then(|| values.join(", "))
         };
         let new_keys = new.iter().filter(|(key, _)| find(old, key).is_none());
-        for (key, _) in old.iter().chain(new_keys) {
+        let keys: BTreeSet<_> = old.iter().chain(new_keys).map(|(key, _)| key).collect();
+        for key in keys {
             let what = match (find(old, key), find(new, key)) {
                 (Some(old), Some(new)) if old == new => continue,
                 (Some(old), Some(new)) => format!("{of}`{key}` is {new:?}, it was {old:?}"),
@@ -294,41 +298,39 @@ impl Of<'_> {
     }
 
     fn fields(&mut self) {
-        let (old, new) = (&self.old.fields, &self.new.fields);
-        let (old_places, new_places) = (places(old), places(new));
+        let (old, new) = (numbered(&self.old.fields), numbered(&self.new.fields));
+        let (old_places, new_places) = (places(&old), places(&new));
         let mut renamed = BTreeSet::new();
         let mut last = None;
-        for (at, field) in old.iter().enumerate() {
-            let name = &field.name;
-            let Some(&to) = new_places.get(name.as_str()) else {
+        for (at, (name, field)) in old.iter().enumerate() {
+            let Some(&to) = new_places.get(name) else {
                 // One of the same type in the same place, which is new.
-                let other = new.get(at).filter(|it| it.ty == field.ty);
-                match other.filter(|it| !old_places.contains_key(it.name.as_str())) {
-                    Some(other) => {
-                        self.breaks(&format!("field `{name}` is now `{}`", other.name));
-                        renamed.insert(&other.name);
+                let other = new.get(at).filter(|(_, it)| it.ty == field.ty);
+                match other.filter(|(other, _)| !old_places.contains_key(other)) {
+                    Some((other, _)) => {
+                        self.breaks(&format!("field {name} is now {other}"));
+                        renamed.insert(*other);
                     }
-                    None => self.breaks(&format!("field `{name}` is gone")),
+                    None => self.breaks(&format!("field {name} is gone")),
                 }
                 continue;
             };
             if last.is_some_and(|last| last > to) {
-                self.breaks(&format!("field `{name}` is in another place"));
+                self.breaks(&format!("field {name} is in another place"));
             }
             last = last.max(Some(to));
-            self.field(field, &new[to]);
+            self.field(*name, field, new[to].1);
         }
-        let is_it = |old: &Field, new: &Field| old.name == new.name || renamed.contains(&new.name);
-        let is_whole = old.iter().zip(new).all(|(old, new)| is_it(old, new));
-        for (at, field) in new.iter().enumerate() {
-            let name = &field.name;
-            if old_places.contains_key(name.as_str()) || renamed.contains(name) {
+        let is_it = |old: FieldName<'_>, new: FieldName<'_>| old == new || renamed.contains(&new);
+        let is_whole = old.iter().zip(&new).all(|((old, _), (new, _))| is_it(*old, *new));
+        for (at, (name, _)) in new.iter().enumerate() {
+            if old_places.contains_key(name) || renamed.contains(name) {
                 continue;
             }
             if is_whole && at >= old.len() {
-                self.add(Verdict::Compatible, format!("field `{name}` is appended"));
+                self.add(Verdict::Compatible, format!("field {name} is appended"));
             } else {
-                self.breaks(&format!("field `{name}` is new, and not behind the others"));
+                self.breaks(&format!("field {name} is new, and not behind the others"));
             }
         }
     }
@@ -337,42 +339,81 @@ impl Of<'_> {
     fn secrets(&mut self) {
         let mut found = Vec::new();
         told_fields(&self.old.fields, &self.new.fields, &mut Vec::new(), &mut found);
-        for path in found {
+        for path in &found {
             self.breaks_in_every_version(format!("field `{path}` is not secret any more"));
+        }
+        // One that is gone from there can be within another field now, or beside the one that it
+        // was in.
+        let (old, new) = (leaves(&self.old.fields), leaves(&self.new.fields));
+        for (path, was_secret) in &old {
+            if !was_secret || new.contains_key(path) || found.contains(&path.join(".")) {
+                continue;
+            }
+            let is_it = |other: &[&str]| other.last() == path.last() && !old.contains_key(other);
+            let open = new.iter().filter(|(other, is_secret)| !**is_secret && is_it(other));
+            for other in open.map(|(other, _)| other.join(".")) {
+                let path = path.join(".");
+                let what = format!("field `{path}` is not secret any more: it is `{other}` now");
+                self.breaks_in_every_version(what);
+            }
         }
     }
 
-    fn field(&mut self, old: &Field, new: &Field) {
-        let name = &old.name;
+    fn field(&mut self, name: FieldName<'_>, old: &Field, new: &Field) {
         if new.is_secret && !old.is_secret {
-            self.breaks(&format!("field `{name}` is secret now"));
+            self.breaks(&format!("field {name} is secret now"));
         }
         if new.ty != old.ty {
-            self.breaks(&format!("field `{name}` is `{}`, it was `{}`", new.ty, old.ty));
+            self.breaks(&format!("field {name} is `{}`, it was `{}`", new.ty, old.ty));
         }
-        self.keys(&format!("field `{name}`: "), &old.keys, &new.keys);
+        self.keys(&format!("field {name}: "), &old.keys, &new.keys);
         let shown = |word: &Option<String>| word.as_ref().map_or("none", |word| word).to_string();
         for (what, old, new) in
             [("format", &old.format, &new.format), ("role", &old.role, &new.role)]
         {
             if new != old {
                 let (old, new) = (shown(old), shown(new));
-                let what = format!("field `{name}`: {what} {new}, it was {old}");
+                let what = format!("field {name}: {what} {new}, it was {old}");
                 self.add(Verdict::Warning, what);
             }
         }
         if new.tag != old.tag {
-            self.add(Verdict::Note, format!("field `{name}` has another tag"));
+            self.add(Verdict::Note, format!("field {name} has another tag"));
         }
         if new.meaning != old.meaning {
-            self.add(Verdict::Note, format!("field `{name}` has another meaning"));
+            self.add(Verdict::Note, format!("field {name} has another meaning"));
         }
     }
 }
 
-/// The first place of each name.
-fn places(fields: &[Field]) -> BTreeMap<&str, usize> {
-    fields.iter().enumerate().rev().map(|(at, field)| (field.name.as_str(), at)).collect()
+/// What tells a field from the others of its event or object: its name, and how many fields before
+/// have the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FieldName<'a>(&'a str, usize);
+
+impl fmt::Display for FieldName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(name, 0) => write!(f, "`{name}`"),
+            Self(name, before) => write!(f, "`{name}` (number {} of that name)", before + 1),
+        }
+    }
+}
+
+/// The fields, each with its name.
+fn numbered(fields: &[Field]) -> Vec<(FieldName<'_>, &Field)> {
+    let mut counts = BTreeMap::new();
+    let all = fields.iter().map(|field| {
+        let count = counts.entry(field.name.as_str()).or_insert(0);
+        *count += 1;
+        (FieldName(&field.name, *count - 1), field)
+    });
+    all.collect()
+}
+
+/// The place of each name.
+fn places<'a>(fields: &[(FieldName<'a>, &Field)]) -> BTreeMap<FieldName<'a>, usize> {
+    fields.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect()
 }
 
 /// Finds what was secret in the old fields and is not in the new ones. A field that is gone is
@@ -383,19 +424,45 @@ fn told_fields<'a>(
     path: &mut Vec<&'a str>,
     found: &mut Vec<String>,
 ) {
-    let (old_places, new_places) = (places(old), places(new));
-    for (at, field) in old.iter().enumerate() {
-        let in_place = || {
-            let other = new.get(at)?;
-            (!old_places.contains_key(other.name.as_str())).then_some(other)
-        };
-        let same = new_places.get(field.name.as_str()).map(|at| &new[*at]);
-        if let Some(other) = same.or_else(in_place) {
+    let (old, new) = (numbered(old), numbered(new));
+    let (old_places, new_places) = (places(&old), places(&new));
+    for (at, (name, field)) in old.iter().enumerate() {
+        let in_place = || new.get(at).filter(|(other, _)| !old_places.contains_key(other));
+        let same = new_places.get(name).map(|at| &new[*at]);
+        if let Some((_, other)) = same.or_else(in_place) {
             path.push(&field.name);
             told(field.is_secret, &field.ty, (other.is_secret, &other.ty), path, found);
             path.pop();
         }
     }
+}
+
+/// The paths of all fields, also of those within others, and whether each is secret. Of several
+/// that have one path, whether the first is.
+fn leaves(fields: &[Field]) -> BTreeMap<Vec<&str>, bool> {
+    fn add<'a>(
+        fields: &'a [Field],
+        within_secret: bool,
+        path: &mut Vec<&'a str>,
+        all: &mut BTreeMap<Vec<&'a str>, bool>,
+    ) {
+        for field in fields {
+            let is_secret = within_secret || field.is_secret;
+            path.push(&field.name);
+            all.entry(path.clone()).or_insert(is_secret);
+            let mut ty = &field.ty;
+            while let Type::Array(inner, ..) | Type::Option(inner) = ty {
+                ty = inner;
+            }
+            if let Type::Object(inner) = ty {
+                add(inner, is_secret, path, all);
+            }
+            path.pop();
+        }
+    }
+    let mut all = BTreeMap::new();
+    add(fields, false, &mut Vec::new(), &mut all);
+    all
 }
 
 /// As [`told_fields`], of two values. All that is within a secret is secret.

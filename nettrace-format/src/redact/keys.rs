@@ -23,9 +23,21 @@ struct Key {
 impl Keys {
     /// What becomes of the value of a key: the last name decides. Notes all names that fit.
     pub(super) fn of(&self, key: &str, used: &mut Vec<usize>) -> Option<Values> {
+        self.spelled(&[key], used)
+    }
+
+    /// As [`of`](Self::of), for the key of a tag. Within a key, our writer of metrics writes what
+    /// separates tags and their parts in another way; an application, or another writer, may have
+    /// a key that looks so. Either spelling names it.
+    fn of_tag(&self, key: &str, used: &mut Vec<usize>) -> Option<Values> {
+        let as_given = key.replace("%2C", ",").replace("%3D", "=").replace("%3A", ":");
+        self.spelled(&[key, &as_given], used)
+    }
+
+    fn spelled(&self, spellings: &[&str], used: &mut Vec<usize>) -> Option<Values> {
         let mut values = None;
         for known in &self.0 {
-            if known.key.as_ref().is_none_or(|known| known == key) {
+            if known.key.as_ref().is_none_or(|known| spellings.contains(&&**known)) {
                 used.push(known.name);
                 values = known.values;
             }
@@ -44,7 +56,7 @@ impl Keys {
         while let Some(piece) = pieces.next() {
             let tag = piece.split_once(separator);
             let Some((key, value, values)) =
-                tag.and_then(|(key, value)| Some((key, value, self.of(&as_given(key), used)?)))
+                tag.and_then(|(key, value)| Some((key, value, self.of_tag(key, used)?)))
             else {
                 tags.push(piece.to_owned());
                 continue;
@@ -53,7 +65,7 @@ impl Keys {
             let is_of_it = |next: &&str| {
                 let tag = next.split_once(separator);
                 tag.is_none_or(|(next, _)| {
-                    next <= key && self.of(&as_given(next), &mut Vec::new()).is_none()
+                    next <= key && self.of_tag(next, &mut Vec::new()).is_none()
                 })
             };
             while let Some(more) = pieces.next_if(is_of_it) {
@@ -63,12 +75,6 @@ impl Keys {
         }
         tags.join(",")
     }
-}
-
-/// The key of a tag as the application gives it. Within a key, the writer of metrics writes what
-/// separates tags and their parts in another way.
-fn as_given(key: &str) -> String {
-    key.replace("%2C", ",").replace("%3D", "=").replace("%3A", ":")
 }
 
 impl Redaction {

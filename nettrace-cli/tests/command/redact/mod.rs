@@ -434,8 +434,10 @@ fn keys_of_maps_and_tags_of_metrics_are_names() {
     let builder = Session::builder().sink(memory.clone());
     let session = builder.providers(["Redact-Keys", "System.Diagnostics.Metrics"]).start().unwrap();
     let tags = format!("ou=kept,user=cn={SECRET},ou={SECRET},{SECRET},zone=eu");
+    let odd = "a%3Db=of an odd key".to_owned();
     let headers = [("user", SECRET), ("zone", "eu")].map(|(key, value)| (key.into(), value.into()));
     Requested { headers: headers.into(), tags }.emit();
+    let odd = Requested { headers: BTreeMap::new(), tags: odd };
     let meter = Meter::builder("Redact-Meter").tag("user", SECRET).build();
     let value = format!("{SECRET},zone={SECRET}");
     let tagged = meter.counter("orders").build().tagged(&[("user", &value), ("zone", "eu")]);
@@ -448,6 +450,7 @@ fn keys_of_maps_and_tags_of_metrics_are_names() {
         session.flush().unwrap();
     }
     reporting.finish();
+    odd.emit();
     session.finish().unwrap();
     fs::write(&path, memory.bytes()).unwrap();
     for more in [&["--fields", "user"][..], &["--fields", "user", "--hash"]] {
@@ -468,6 +471,14 @@ fn keys_of_maps_and_tags_of_metrics_are_names() {
             assert!(texts.contains(&"Text(\"user=***,zone=eu\")".to_owned()), "{texts:?}");
             assert!(texts.contains(&"Text(\"user=***\")".to_owned()), "{texts:?}");
         }
+    }
+    // A key that looks as if it had a `=`, and one that has it.
+    for name in ["a%3Db", "a=b"] {
+        let (code, said) = redact(&path, &out, &["--fields", name]);
+        assert_eq!(code, 0, "{name}: {said}");
+        let bytes = fs::read(&out).unwrap();
+        assert!(!contains(&bytes, &utf16("of an odd key")), "{name}");
+        assert!(contains(&bytes, &utf16("a%3Db=***")), "{name}");
     }
     // Only where it was named.
     let (code, said) = redact(&path, &out, &["--fields", "headers.user"]);
