@@ -123,7 +123,7 @@ pub fn lines_of(
 }
 
 fn run(args: Args, out: &mut Output) -> Result<(), Failure> {
-    let mut limits = args.limits;
+    let limits = args.limits;
     let meanwhile = args.command.meanwhile();
     let Some(paths) = args.command.traces() else { return run_live(args, out) };
     if let (Command::Info { options, .. }, [path]) = (&args.command, paths) {
@@ -132,6 +132,22 @@ fn run(args: Args, out: &mut Output) -> Result<(), Failure> {
         }
     }
     let files = Files::find(paths)?;
+    let unread = files.unread();
+    let result = run_on(files, args, limits, meanwhile, out);
+    match unread {
+        0 => result,
+        count => result.and(Err(Failure::Cut(count))),
+    }
+}
+
+/// Runs a command that reads these files.
+fn run_on(
+    files: Files,
+    args: Args,
+    mut limits: Limits,
+    meanwhile: Meanwhile,
+    out: &mut Output,
+) -> Result<(), Failure> {
     match args.command {
         // Each file has its own offsets, and is sound or not.
         Command::Verify { options, .. } => return verify_each(&files, limits, options, out),

@@ -566,6 +566,62 @@ fn what_is_damaged_is_named() {
     assert!(stderr(&output).contains("a ZIP archive"), "{}", stderr(&output));
 }
 
+/// A folder can stand for the other trace of a flame graph, and the result can have any name.
+#[cfg(unix)]
+#[test]
+fn a_folder_to_compare_with_and_a_name_that_is_no_text() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, process::Command};
+
+    let Written { folder, one, .. } = &write(300, 20 << 10);
+    let out = one.with_file_name(OsStr::from_bytes(b"of\xff.svg"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nettrace"));
+    command.arg("convert").args([one, &out]).args(["--by", "spans", "--diff", text(folder)]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(fs::read(&out).unwrap().starts_with(b"<?xml"));
+    let csv = one.with_file_name(OsStr::from_bytes(b"of\xff.csv"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nettrace"));
+    let output = command.arg("convert").args([one, &csv]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+/// What cannot be read does not stop the commands on its folder, and is named.
+#[test]
+fn a_folder_with_files_that_cannot_be_read() {
+    let Written { folder, .. } = &write(300, 20 << 10);
+    let at = text(folder);
+    let whole = run(&["dump", at]);
+    let events = number(&run(&["merge", at, "-o", "-"]), "events");
+    // A trace whose header was never written.
+    let begun = folder.join("begun.nettrace");
+    fs::write(&begun, "Nettrace").unwrap();
+    let cut = nettrace(&["dump", at], b"");
+    let said = stderr(&cut);
+    assert_eq!((cut.status.code(), cut.stdout == whole.stdout), (Some(1), true), "{said}");
+    assert!(said.contains("begun.nettrace: ") && said.contains("it is left out"), "{said}");
+    assert!(said.contains("1 of the files could not be read"), "{said}");
+    let merged = nettrace(&["merge", at, "-o", "-"], b"");
+    assert_eq!((merged.status.code(), number(&merged, "events")), (Some(1), events));
+    assert_eq!(nettrace(&["verify", at], b"").status.code(), Some(1));
+    // Named itself, it is an error.
+    let named = nettrace(&["dump", at, text(&begun)], b"");
+    assert!(named.status.code() != Some(0) && named.stdout.is_empty(), "{}", stderr(&named));
+    fs::remove_file(&begun).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let other = folder.join("other.txt");
+        fs::write(&other, "Nettrace").unwrap();
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o000)).unwrap();
+        if fs::File::open(&other).is_ok() {
+            println!("skipped: this user may read everything");
+            return;
+        }
+        let output = run(&["dump", at]);
+        assert!(output.stdout == whole.stdout && stderr(&output).contains("other.txt: "));
+    }
+}
+
 /// Streams by hand: odd ids, losses, threads that come and go, stacks, labels, all versions.
 #[test]
 fn merged_streams_have_all_events_and_losses() {

@@ -1,17 +1,15 @@
 //! The options of the targets of `nettrace-views`.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf, slice};
 
 use clap::ValueHint;
 use nettrace_views::viewers::{self, By, Folded, Options, View};
 
 use crate::{
     failure::Failure,
-    heph,
+    files::Files,
     limits::Limits,
+    merge,
     source::{self, Meanwhile},
 };
 
@@ -69,17 +67,19 @@ impl ViewOptions {
 }
 
 /// The stacks of another trace, or of a text that `--to folded` has written.
-fn folded(path: &Path, limits: Limits, options: &Options) -> Result<Folded, Failure> {
+fn folded(path: &PathBuf, mut limits: Limits, options: &Options) -> Result<Folded, Failure> {
     if path.extension().is_some_and(|ending| ending == "folded") {
         let text = fs::read_to_string(path);
         let text = text.map_err(|error| Failure::Open(path.display().to_string(), error))?;
         return Ok(Folded::read(&text));
     }
-    let (source, original) = heph::open(path, Meanwhile::Nothing)?.into_nettrace(limits)?;
+    let files = Files::find(slice::from_ref(path))?;
+    let (trace, ending) = merge::open(files, &mut limits, Meanwhile::Nothing, false)?;
+    let (source, original) = trace.into_nettrace(limits)?;
     let mut events = limits.options().open(source)?.sorted();
     let mut text = Vec::new();
-    viewers::write(View::Folded, &mut events, &mut text, options)?.end?;
-    original.end_whole()?;
+    let end = viewers::write(View::Folded, &mut events, &mut text, options)?.end;
+    ending.after(end.map_err(Failure::from).and_then(|()| original.end_whole()))?;
     source::hide_progress();
     Ok(Folded::read(&String::from_utf8_lossy(&text)))
 }

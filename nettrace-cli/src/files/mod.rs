@@ -10,6 +10,8 @@
 mod joined;
 
 use std::{
+    collections::HashSet,
+    ffi::OsStr,
     fmt,
     fs::{self, DirEntry},
     io::{self, Read},
@@ -33,6 +35,8 @@ pub(crate) struct Files {
     /// What they are called in messages, and a report.
     name: PathBuf,
     content: Content,
+    /// How many traces in folders are left out, because nothing of them can be read.
+    unread: usize,
 }
 
 /// One trace, or several.
@@ -70,26 +74,52 @@ impl Files {
     /// Looks at what a command is told to read. A folder stands for the traces in it, a pattern for
     /// the files and folders that it matches.
     pub(crate) fn find(paths: &[PathBuf]) -> Result<Self, Failure> {
-        let mut all = Vec::new();
+        let (mut all, mut unread) = (Vec::new(), 0);
+        let (mut named, mut in_folders) = (HashSet::new(), HashSet::new());
         for path in &matched(paths)? {
             if path.as_os_str() != "-" && path.is_dir() {
-                all.extend(traces_in(path)?);
+                let found = traces_in(path, &mut unread)?;
+                in_folders.extend(found.iter().cloned());
+                all.extend(found);
             } else {
+                named.insert(path.clone());
                 all.push(path.clone());
             }
         }
+        in_folders.retain(|path| !named.contains(path));
         let name = match paths {
             [path] => path.clone(),
             _ => format!("{} and {} more", paths[0].display(), paths.len() - 1).into(),
         };
         if let [path] = &all[..] {
-            return Ok(Self { name, content: Content::One(path.clone()) });
+            return Ok(Self { name, content: Content::One(path.clone()), unread });
         }
         // A file may be named twice, also in different ways.
         all.sort_by_cached_key(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
         all.dedup_by_key(|path| fs::canonicalize(&*path).unwrap_or_else(|_| path.clone()));
-        let files = all.into_iter().map(File::open).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { name, content: Content::Several(recordings(files)?) })
+        let mut files = Vec::new();
+        for path in all {
+            match File::open(path.clone()) {
+                Ok(file) => files.push(file),
+                // A file that ends within its header, for instance, does not stop the others.
+                Err(Failure::Open(_, why)) if in_folders.contains(&path) && !is_heph_at(&path) => {
+                    leave_out(&path, &why)?;
+                    unread += 1;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        if files.is_empty() {
+            let why = "of no file in it anything can be read";
+            let why = io::Error::new(io::ErrorKind::InvalidData, why);
+            return Err(Failure::Open(name.display().to_string(), why));
+        }
+        Ok(Self { name, content: Content::Several(recordings(files)?), unread })
+    }
+
+    /// How many traces in folders are left out, because nothing of them can be read.
+    pub(crate) fn unread(&self) -> usize {
+        self.unread
     }
 
     pub(crate) fn name(&self) -> &Path {
@@ -178,13 +208,37 @@ fn matched(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
-/// The traces in a folder, by the first bytes of its files.
-fn traces_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// Says that a file in a folder is left out.
+fn leave_out(path: &Path, why: &io::Error) -> io::Result<()> {
+    say(Some(format_args!("{}: {why}; it is left out", OneLine(path.display()))))
+}
+
+fn is_heph_at(path: &Path) -> bool {
+    first_bytes(path, foreign::LONGEST as u64).is_ok_and(|first| is_heph(&first))
+}
+
+/// Whether a file is called as traces are.
+fn has_name_of_trace(path: &Path) -> bool {
+    let ending = path.extension().and_then(OsStr::to_str);
+    ending.is_some_and(|ending| matches!(ending, "nettrace" | "heph"))
+}
+
+/// The traces in a folder, by the first bytes of its files. One that cannot be opened is left out,
+/// and `unread` counts it if it is called as traces are.
+fn traces_in(folder: &Path, unread: &mut usize) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error| Failure::Open(folder.display().to_string(), error);
     let mut found = Vec::new();
     for path in visible_files(folder).map_err(fail)? {
         let path = path.map_err(fail)?;
-        let first = first_bytes(&path, foreign::LONGEST as u64)?;
+        let first = match first_bytes(&path, foreign::LONGEST as u64) {
+            Ok(first) => first,
+            Err(Failure::Open(_, why)) => {
+                leave_out(&path, &why)?;
+                *unread += usize::from(has_name_of_trace(&path));
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
         if first == b"Nettrace" || is_heph(&first) {
             found.push(path);
         }
