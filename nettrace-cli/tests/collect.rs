@@ -194,6 +194,26 @@ fn collect_starts_a_program_of_dotnet() {
     ask(&["summary"], Trace::File(&path)).unwrap().assert_accepted();
 }
 
+/// In a session of all providers, a runtime leaves out the sources that the program makes later.
+#[test]
+fn who_has_no_events_of_a_program_of_dotnet_is_told_how_to_get_them() {
+    let Some(program) = tool("eventpipe-bench") else { return };
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("t.nettrace");
+    let collected = |providers: &[&str]| {
+        let arguments = ["collect", "--force", "-o", "t.nettrace"];
+        let mut command = nettrace(folder.path(), &[&arguments[..], providers, &["--"]].concat());
+        let command = command.arg(&program).args(["disabled", "1", "2", "64", "unused"]);
+        let output = command.output().unwrap();
+        succeeded(&output);
+        let has_own = has_event(&path, |event| event.metadata().provider == "Bench-Demo");
+        (has_own, String::from_utf8_lossy(&output.stderr).contains("name them by --providers"))
+    };
+    let (has_own, is_told) = collected(&[]);
+    assert_ne!(has_own, is_told);
+    assert_eq!(collected(&["--providers", "*,Bench-Demo"]), (true, false));
+}
+
 #[test]
 fn a_profile_records_the_runtime_of_dotnet() {
     let Some(dotnet) = Dotnet::start() else { return };

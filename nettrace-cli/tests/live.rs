@@ -172,6 +172,25 @@ fn collect_ends_after_a_duration_or_a_signal() {
     interrupt(&child);
     assert!(child.wait().unwrap().success());
     assert!(complete(&piped) > 100);
+
+    if !cfg!(target_os = "linux") {
+        return; // `env` has no such option
+    }
+    // The terminal is closed. (`env` undoes that it does not matter to this process.)
+    let hung = folder.join("hung.nettrace");
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_nettrace"), "collect", "-p", &pid]);
+    command.arg("-o").arg(&hung).env("TMPDIR", folder).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    until("events are recorded", || {
+        Tick { number }.emit();
+        number += 1;
+        has_event(&hung, |_| true)
+    });
+    let id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(id, rustix::process::Signal::HUP).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(complete(&hung) > 0);
 }
 
 #[test]

@@ -266,7 +266,8 @@ fn on_terminal(mut command: Command, columns: u16, enough: impl Fn(&str) -> bool
     tcsetwinsize(&terminal, size).unwrap();
     let name = ptsname(&terminal, Vec::new()).unwrap();
     let other_end = File::options().write(true).open(name.to_str().unwrap()).unwrap();
-    let child = command.env_remove("NO_COLOR").stdout(other_end).spawn().unwrap();
+    let child =
+        command.env_remove("NO_COLOR").env("TERM", "xterm").stdout(other_end).spawn().unwrap();
     // It has the only other descriptor: when it has ended, reading fails.
     drop(command);
     let (mut shown, mut is_over) = (String::new(), false);

@@ -222,13 +222,21 @@ impl WallTime {
     }
 }
 
-/// ISO 8601 with seven decimals, as .NET's round-trip format: `2026-01-31T23:59:59.1230000Z`.
+/// ISO 8601 with seven decimals, as .NET's round-trip format: `2026-01-31T23:59:59.1230000Z`. Parts
+/// that this form has no digits for stand by themselves: `no date: -1 1 31 23 59 59 123`.
 impl fmt::Display for WallTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { year, month, day, hour, minute, second, millisecond, .. } = self;
+        let is_short = [month, day, hour, minute, second].iter().all(|it| (0..100).contains(*it));
+        if !is_short || !(0..10_000).contains(year) || !(0..1_000).contains(millisecond) {
+            return write!(
+                f,
+                "no date: {year} {month} {day} {hour} {minute} {second} {millisecond}"
+            );
+        }
         write!(
             f,
-            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}0000Z",
-            self.year, self.month, self.day, self.hour, self.minute, self.second, self.millisecond
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}0000Z"
         )
     }
 }
@@ -317,6 +325,8 @@ mod tests {
         assert!(!WallTime { year: 1900, ..TIME }.is_valid());
         assert!(!WallTime { hour: 24, ..TIME }.is_valid());
         assert_eq!(TIME.to_string(), "2024-02-29T23:59:58.0070000Z");
+        let odd = WallTime { year: -1, month: -1, ..TIME };
+        assert_eq!(odd.to_string(), "no date: -1 -1 29 23 59 58 7");
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod view;
 mod view_options;
 
 use std::{
+    ffi::OsStr,
     io::{self, Write},
     path::Path,
 };
@@ -93,7 +94,9 @@ impl To {
 
     /// What the ending of a path says.
     fn of_path(path: &Path) -> Result<Self, Failure> {
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
+        // The rest of the name need not be UTF-8.
+        let ending = path.extension().map(OsStr::to_string_lossy).unwrap_or_default();
+        let ending = &*ending;
         let others = || view::OTHERS.iter().copied();
         let other = others().find(|other| other.endings.contains(&ending));
         View::of_path(path).map(Self::View).or(other.map(Self::Other)).ok_or_else(|| {

@@ -156,7 +156,8 @@ pub(crate) fn run(
     if let (Some(file), Some(path)) = (&copied.file, &path) {
         // What has gone to a device or a pipe cannot be read again.
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            report(path, options.past.is_some(), limits)?;
+            let has_names = wanted.iter().any(|one| one.name != "*");
+            report(path, options.past.is_some(), has_names, limits)?;
         }
     }
     match launched {
@@ -324,13 +325,20 @@ impl<'a> Place<'a> {
 
 /// Says what is in the file. It is an error if the trace breaks off, or if the past was asked for
 /// and the process does not know what that is.
-fn report(path: &Path, has_past: bool, limits: Limits) -> Result<(), Failure> {
+fn report(path: &Path, has_past: bool, has_names: bool, limits: Limits) -> Result<(), Failure> {
     let name = path.display();
     let open = File::open(path);
     let file = open.map_err(|error| Failure::Open(name.to_string(), error))?;
     let mut reader = limits.options().open(file)?;
     reader.read_to_end()?;
     let (events, lost) = (reader.totals().events, reader.totals().lost);
+    if !has_names && has_runtime_alone(reader.metadata()) {
+        summary::say(Some(
+            "no source of the program's own has an event: a runtime of .NET can leave those out of \
+             a session of all providers that the program makes when it has begun; name them by \
+             --providers",
+        ))?;
+    }
     if !has_past {
         return Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost")))?);
     }
@@ -339,6 +347,15 @@ fn report(path: &Path, has_past: bool, limits: Limits) -> Result<(), Failure> {
         return Err(Failure::Process(words.to_owned()));
     }
     Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost or before these")))?)
+}
+
+/// Whether a trace is of a runtime of .NET, and has only event types of that.
+fn has_runtime_alone(types: &[trace::Metadata]) -> bool {
+    const OF_SESSION: &str = "Microsoft-DotNETCore-EventPipe";
+    let is_of_runtime = |of: &trace::Metadata| {
+        of.provider.starts_with("Microsoft-") || of.provider.starts_with("System.")
+    };
+    types.iter().any(|of| of.provider == OF_SESSION) && types.iter().all(is_of_runtime)
 }
 
 /// Reads a time: seconds, or a number with a unit.

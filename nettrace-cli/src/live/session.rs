@@ -8,7 +8,7 @@ use std::{
 
 use nettrace_diagnostics::client::{ClientError, Live, Stopping, Target};
 use rustix::event::{PollFd, PollFlags, poll};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 
@@ -103,7 +103,7 @@ impl Read for Session {
     }
 }
 
-/// SIGINT and SIGTERM, which end a trace.
+/// SIGINT, SIGTERM and SIGHUP, which end a trace.
 pub(super) struct Signals {
     /// Has a byte for each signal.
     pub(super) pipe: UnixStream,
@@ -113,7 +113,9 @@ impl Signals {
     pub(super) fn new() -> io::Result<Self> {
         let (pipe, sender) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
-        for signal in [SIGINT, SIGTERM] {
+        // `nohup` ignores the hang-up of a terminal, and so does this.
+        let hangs_up = (!is_hangup_ignored()).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangs_up) {
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         Ok(Self { pipe })
@@ -135,4 +137,13 @@ impl Signals {
     pub(super) fn came(&self) -> bool {
         (&self.pipe).read(&mut [0]).is_ok_and(|count| count > 0)
     }
+}
+
+/// Whether this process was started with SIGHUP ignored. Where the system does not say it in a
+/// file, that counts as so: the signal then does what it does without a handler.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_none_or(|mask| mask & 1 << (SIGHUP - 1) != 0)
 }

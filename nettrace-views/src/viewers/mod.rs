@@ -312,7 +312,8 @@ impl View {
     /// ```
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
-        let name = path.file_name()?.to_str()?;
+        // What comes before the ending need not be UTF-8.
+        let name = &*path.file_name()?.to_string_lossy();
         let has = |ending: &str| {
             name.strip_suffix(ending).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
         };
