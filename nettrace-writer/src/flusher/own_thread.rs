@@ -7,11 +7,11 @@
 //! thread of the C library, which repairs its own locks at a fork. The system knows that thread's
 //! name, the standard library does not.
 
-use std::{env, ffi::CStr, io};
+use std::{ffi::CStr, io};
 
 use crate::{
     flusher::signals,
-    process::generation,
+    process::{environment, generation},
     shared::channel::bounded,
     sync::thread::{self, JoinHandle, ThreadId},
 };
@@ -67,7 +67,8 @@ impl OwnThread {
 /// The size of the stack. `RUST_MIN_STACK` can make it larger: it is meant for the program's own
 /// threads, which may need less.
 fn stack_size() -> usize {
-    let asked = env::var("RUST_MIN_STACK").ok().and_then(|asked| asked.parse().ok());
+    let asked = environment::variable("RUST_MIN_STACK");
+    let asked = asked.and_then(|asked| asked.to_str()?.parse().ok());
     STACK.max(asked.unwrap_or(0))
 }
 
