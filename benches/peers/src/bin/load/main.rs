@@ -79,6 +79,8 @@ struct Way {
     service: PathBuf,
     /// Its name on the service's command line.
     tracing: String,
+    /// The position of the way that it is compared with.
+    without: usize,
 }
 
 fn main() -> ExitCode {
@@ -115,10 +117,11 @@ fn run(mut args: Args) -> Result<(), Box<dyn Error>> {
     println!("{}\n", machine.line(&uses));
     println!("{}", table::HEAD);
     for (way, of_way) in ways.iter().zip(&runs) {
-        println!("{}", of_way.row(&way.what, &runs[0]));
+        println!("{}", of_way.row(&way.what, &runs[way.without]));
     }
     let figures = ways.iter().zip(&runs);
-    let figures = figures.map(|(way, of_way)| (way.name.clone(), of_way.figures(&runs[0])));
+    let figures =
+        figures.map(|(way, of_way)| (way.name.clone(), of_way.figures(&runs[way.without])));
     println!("\n{}", Value::Object(figures.collect()));
     Ok(())
 }
@@ -140,6 +143,7 @@ fn ways(args: &Args, service: &Path) -> Result<Vec<Way>, Box<dyn Error>> {
         what: what.into(),
         service: service.into(),
         tracing: tracing.into(),
+        without: 0,
     };
     if let Some(name) = args.ways.iter().find(|name| WAYS.iter().all(|(way, _)| way != name)) {
         let names: Vec<_> = WAYS.iter().map(|(name, _)| *name).collect();
@@ -155,8 +159,10 @@ fn ways(args: &Args, service: &Path) -> Result<Vec<Way>, Box<dyn Error>> {
         }
     }
     if let Some(before) = &args.before {
+        let without = ways.len();
         ways.push(way("none_before", "none, before", before, "none"));
-        ways.push(way("nettrace_before", "this project, before", before, "nettrace"));
+        let what = "this project, before; of none, before";
+        ways.push(Way { without, ..way("nettrace_before", what, before, "nettrace") });
     }
     Ok(ways)
 }

@@ -40,7 +40,9 @@ impl Runs {
         let [memory, bytes, rows, lost] = self.others();
         let text = |value: f64| if rows > 0.0 { format!("{value:.1}") } else { "–".to_owned() };
         let lost = if rows > 0.0 { format!("{:.1} %", lost * 100.0) } else { "–".to_owned() };
-        row + &format!("| {memory:.0} | {bytes:.0} | {} | {lost} |", text(rows))
+        // A service of an earlier state does not say what memory it takes.
+        let memory = if memory.is_nan() { "–".to_owned() } else { format!("{memory:.0}") };
+        row + &format!("| {memory} | {bytes:.0} | {} | {lost} |", text(rows))
     }
 
     /// The same figures for a program.
