@@ -5,6 +5,8 @@
 #[path = "files_support/dumps.rs"]
 mod dumps;
 mod program;
+#[path = "files_support/whole.rs"]
+mod whole;
 
 use std::{
     collections::BTreeSet,
@@ -266,7 +268,8 @@ fn merged_files_are_one_file() {
             let lines = text
                 .lines()
                 .filter(|line| {
-                    !line.contains("nettrace.recording") && !line.contains("nettrace.merged")
+                    let keys = ["nettrace.recording", "nettrace.merged", "nettrace.contains"];
+                    !keys.iter().any(|key| line.contains(key))
                 })
                 .map(|line| match line.split_once("thread_index") {
                     Some((before, after)) => {

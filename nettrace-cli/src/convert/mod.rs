@@ -53,6 +53,7 @@ use crate::{
         view::Other,
     },
     failure::Failure,
+    files::{ORIGINS, Origins},
     limits::Limits,
     source::Source,
 };
@@ -161,7 +162,9 @@ pub(crate) fn run(
         To::Other(_) => return Ok(()),
     };
     let mut rewriter = rewriter(format, reader.major_version(), limits.definitions());
-    let end = rewrite(&mut reader, &mut *rewriter, |bytes| destination.write(bytes))?;
+    // Other formats have no place for it.
+    let origins = (format == Format::V6).then(|| Origins::of_trace(reader.trace())).flatten();
+    let end = rewrite(&mut reader, &mut *rewriter, origins, |bytes| destination.write(bytes))?;
     let written = destination.finish()?;
     let lost = report_of(&*rewriter, format, reader.totals(), written)?;
     Ok(end?).and(lost)
@@ -181,7 +184,8 @@ pub(crate) fn redact(
     // With the names of fields that the trace does not have.
     let mut reader = limits.options().runtime_events(true).open(source)?;
     let mut rewriter = ToV6::redacted(reader.major_version(), redaction);
-    let end = rewrite(&mut reader, &mut rewriter, |bytes| destination.write(bytes))?;
+    let origins = Origins::of_trace(reader.trace()).map(Origins::with_recordings);
+    let end = rewrite(&mut reader, &mut rewriter, origins, |bytes| destination.write(bytes))?;
     // A name with a mistake would leave in what somebody wanted to be out.
     rewriter.redaction_result(reader.metadata())?;
     let written = destination.finish()?;
@@ -208,7 +212,7 @@ pub(crate) fn rewrite_bytes(
     let mut reader = options.runtime_events(false).open(trace)?;
     let mut rewriter = rewriter(format, reader.major_version(), 1 << 20);
     // However the source ends, the result is complete.
-    let _ = rewrite(&mut reader, &mut *rewriter, |bytes| {
+    let _ = rewrite(&mut reader, &mut *rewriter, None, |bytes| {
         out.extend_from_slice(bytes);
         Ok(())
     })?;
@@ -232,14 +236,20 @@ trait Rewriter {
 
 /// Copies all items. `write` gets the bytes of the new trace. The inner `Result` says how the
 /// source ended. The new trace has everything that was readable, and is complete even if the source
-/// is not.
+/// is not. `origins` are the files that are read, which the new trace names.
 fn rewrite<R: nettrace_reader::Source>(
     reader: &mut Reader<R>,
     rewriter: &mut dyn Rewriter,
+    origins: Option<Origins>,
     mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<Result<(), nettrace_reader::Error>, Failure> {
     let mut bytes = Vec::new();
-    with_info(reader.trace(), |info| rewriter.begin(info, &mut bytes))?;
+    let mut trace = reader.trace().clone();
+    if let Some(origins) = origins {
+        trace.key_values.retain(|(key, _)| key != ORIGINS);
+        trace.key_values.extend(origins.key_value());
+    }
+    with_info(&trace, |info| rewriter.begin(info, &mut bytes))?;
     let end = loop {
         match reader.next_item() {
             Ok(Some(item)) => rewriter.item(item, &mut bytes)?,

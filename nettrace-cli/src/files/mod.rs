@@ -7,7 +7,9 @@
 //!
 //! The dumps of a flight recorder are joined, too: they are parts of one stream, which may overlap.
 
+mod copies;
 mod joined;
+mod origins;
 
 use std::{
     collections::HashSet,
@@ -23,7 +25,10 @@ use nettrace_reader::{Options, Trace, heph::is_heph};
 use nettrace_views::model::{Clock, Time};
 use serde::Serialize;
 
-pub(crate) use self::joined::{Blocks, Joined, Part};
+pub(crate) use self::{
+    joined::{Blocks, Joined, Part},
+    origins::{KEY as ORIGINS, Origins},
+};
 use crate::{failure::Failure, foreign, spelling::OneLine, summary::say};
 
 /// The key whose value says that a stream was made of a recorder file: the process.
@@ -66,6 +71,8 @@ pub(crate) struct File {
     pub(crate) part: Option<(String, u64)>,
     /// For a dump of a flight recorder: how many events were before its first one.
     pub(crate) before: Option<u64>,
+    /// Of which files it was made, if it says so.
+    pub(crate) origins: Option<Origins>,
     /// How many bytes of it are read: those before damage that is known.
     pub(crate) most: u64,
 }
@@ -294,6 +301,7 @@ impl File {
             start: Clock::of(trace).start(),
             part: recording.zip(number),
             before: trace.events_before(),
+            origins: Origins::stated(trace),
             trace: trace.clone(),
             most: u64::MAX,
             path,
@@ -320,8 +328,10 @@ pub(crate) fn of_recording(folder: &Path, name: &str) -> io::Result<Vec<File>> {
     Ok(found)
 }
 
-/// Puts files of one recording together, by the time at which the recordings begin.
-pub(crate) fn recordings(files: Vec<File>) -> io::Result<Vec<Recording>> {
+/// Puts files of one recording together, by the time at which the recordings begin. Leaves out what
+/// others have, and says so.
+pub(crate) fn recordings(mut files: Vec<File>) -> io::Result<Vec<Recording>> {
+    let mut notes = origins::leave_out(&mut files);
     let mut found: Vec<Recording> = Vec::new();
     for file in files {
         let is_same = |it: &&mut Recording| {
@@ -339,31 +349,20 @@ pub(crate) fn recordings(files: Vec<File>) -> io::Result<Vec<Recording>> {
         files.sort_by_key(|file| {
             (file.part.as_ref().map(|part| part.1), file.start, file.before, !file.size)
         });
-        let mut copies = Vec::new();
-        files.dedup_by(|file, kept| {
-            // Each dump can have what another one has not.
-            let is_copy = file.part.is_some()
-                && (&file.part, file.start) == (&kept.part, kept.start)
-                && file.before.is_none()
-                && kept.before.is_none();
-            if is_copy {
-                let (path, kept) = (file.path.display(), kept.path.display());
-                copies.push(format!("{path} is a copy of {kept}; it is left out"));
-            }
-            is_copy
-        });
-        for copy in copies {
-            say(Some(format_args!("{}", OneLine(copy))))?;
-        }
+        notes.extend(copies::take_out(files)?);
         let is_twice = |pair: &[File]| {
             pair[0].part == pair[1].part && pair.iter().any(|file| file.before.is_none())
         };
         if files.windows(2).any(is_twice) {
-            // A tail writes files of its own, with the header of the one stream that it gets.
+            // Which of them is meant cannot be known, so each is read by itself. All files of a
+            // tail decision had one number once.
             all.extend(recording.files.into_iter().map(|file| Recording { files: vec![file] }));
         } else {
             all.push(recording);
         }
+    }
+    for note in notes {
+        say(Some(OneLine(note)))?;
     }
     all.sort_by_key(|recording| recording.files[0].start);
     Ok(all)

@@ -8,7 +8,7 @@ use std::{
 use nettrace_reader::Trace;
 
 use crate::{
-    files::Shown,
+    files::{ORIGINS, Shown},
     info::{Info, Moment, Rate, ThreadInfo},
     seconds::Seconds,
     spelling::OneLine,
@@ -37,9 +37,10 @@ const NAME_WIDTH: usize = 16;
 const MAX_NAME_WIDTH: usize = 32;
 
 fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
-    // The key-values of one recording are those of its first file.
+    // The key-values of one recording are those of its first file. Origins are for programs.
     let of_file = [Trace::RECORDING, Trace::FILE];
-    let is_of_file = |key: &str| !info.recordings.is_empty() && of_file.contains(&key);
+    let is_of_file =
+        |key: &str| !info.recordings.is_empty() && of_file.contains(&key) || key == ORIGINS;
     let key_values = info.key_values.0.iter().filter(|(key, _)| !is_of_file(key));
     let key_values: Vec<_> =
         key_values.map(|(key, value)| (OneLine(key).to_string(), OneLine(value))).collect();

@@ -23,7 +23,7 @@ use crate::{
     convert::{system_time, types},
     event_ids::{EventIds, Sharing},
     failure::Failure,
-    files::Recording,
+    files::{ORIGINS, Origins, Recording},
     merge::lanes::{Lane, Take, Times},
     source::Bytes,
 };
@@ -409,7 +409,7 @@ impl Stream {
     /// The key-values of a recording, which has the id of its process in the result.
     fn own(&mut self, number: usize, recording: &Recording) -> Vec<(String, String)> {
         /// They are about one file.
-        const OF_FILE: [&str; 2] = [Trace::FILE, Trace::RECORDING];
+        const OF_FILE: [&str; 3] = [Trace::FILE, Trace::RECORDING, ORIGINS];
 
         self.own_processes.push(process_of(&recording.files[0].trace));
         let all = recording.files[0].trace.key_values.iter();
@@ -505,6 +505,7 @@ fn key_values(each: &[Vec<(String, String)>], recordings: &[Recording]) -> Vec<(
     }
     let files: usize = recordings.iter().map(|recording| recording.files.len()).sum();
     all.push(("nettrace.merged".into(), format!("{files} files")));
+    all.extend(Origins::of(recordings.iter().flat_map(|it| &it.files)).key_value());
     let gaps = recordings.iter().flat_map(Recording::gaps);
     all.extend(gaps.map(|gap| ("nettrace.missing".into(), gap.to_string())));
     all

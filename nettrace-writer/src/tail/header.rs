@@ -8,7 +8,7 @@ use crate::tail::blocks::Malformed;
 /// The beginning of a stream.
 #[derive(Debug)]
 pub(super) struct Header {
-    bytes: Vec<u8>,
+    len: usize,
     trace: Trace,
 }
 
@@ -20,7 +20,7 @@ impl Header {
         if reader.major_version() != 6 || reader.trace().ticks_per_second == 0 {
             return Err(Malformed);
         }
-        Ok(Self { bytes: bytes.to_vec(), trace: reader.trace().clone() })
+        Ok(Self { len: bytes.len(), trace: reader.trace().clone() })
     }
 
     /// Nothing in the stream is older.
@@ -33,19 +33,28 @@ impl Header {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.bytes.len()
+        self.len
+    }
+
+    /// The number of the stream in its recording.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.trace.value(Trace::FILE)?.parse().ok()
     }
 
     /// The beginning of a stream in which nothing is older than `ticks`. Whole milliseconds later
-    /// it is another time and another count of ticks for the same clock.
-    pub(super) fn at(&self, ticks: u64) -> Result<Vec<u8>, Malformed> {
+    /// it is another time and another count of ticks for the same clock. The stream has a number of
+    /// its own, because readers join the streams of a recording by their numbers.
+    pub(super) fn at(&self, ticks: u64, number: Option<u64>) -> Result<Vec<u8>, Malformed> {
         let Trace { sync_time, sync_ticks, ticks_per_second, pointer_size, key_values } =
             &self.trace;
         let per_second = u128::from(*ticks_per_second);
         let millis = u128::from(ticks.saturating_sub(*sync_ticks)) * 1_000 / per_second;
-        if millis == 0 {
-            return Ok(self.bytes.clone());
-        }
+        let number = number.map(|number| number.to_string());
+        let own = |(key, value): &(String, String)| match &number {
+            Some(number) if key == Trace::FILE => (key.clone(), number.clone()),
+            _ => (key.clone(), value.clone()),
+        };
+        let key_values: Vec<_> = key_values.iter().map(own).collect();
         let key_values: Vec<_> = key_values.iter().map(|(key, value)| (&**key, &**value)).collect();
         let info = TraceInfo {
             sync_utc: SystemTimeParts::from_unix_millis(unix_millis(sync_time) + millis as i64),
@@ -54,7 +63,7 @@ impl Header {
             pointer_size: *pointer_size,
             key_values: &key_values,
         };
-        let mut bytes = Vec::with_capacity(self.bytes.len());
+        let mut bytes = Vec::with_capacity(self.len);
         v6::stream_header(&mut bytes);
         v6::trace_block(&info, &mut bytes)?;
         Ok(bytes)
@@ -78,7 +87,7 @@ mod tests {
 
     use super::{Header, unix_millis};
 
-    fn header(millis: i64, ticks: u64) -> Vec<u8> {
+    fn header(millis: i64, ticks: u64, number: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
         v6::stream_header(&mut bytes);
         let info = TraceInfo {
@@ -86,7 +95,7 @@ mod tests {
             sync_ticks: ticks,
             ticks_per_second: 24_000_000,
             pointer_size: 8,
-            key_values: &[("ProcessId", "17"), ("service", "till")],
+            key_values: &[("ProcessId", "17"), ("nettrace.file", number), ("service", "till")],
         };
         v6::trace_block(&info, &mut bytes).unwrap();
         bytes
@@ -95,21 +104,23 @@ mod tests {
     #[test]
     fn a_later_beginning_is_of_the_same_clock() {
         const SYNC: i64 = 1_709_164_799_998; // a day before a leap day ends
-        let first = header(SYNC, 5);
+        let first = header(SYNC, 5, "1");
         let parsed = Header::new(&first).unwrap();
         for (ticks, millis) in [(0, 0), (5, 0), (24_004, 0), (24_005, 1), (24_000_004, 999)] {
             assert_eq!(
-                parsed.at(ticks).unwrap(),
-                header(SYNC + millis, 5 + millis as u64 * 24_000)
+                parsed.at(ticks, Some(7)).unwrap(),
+                header(SYNC + millis, 5 + millis as u64 * 24_000, "7")
             );
         }
+        assert_eq!(parsed.number(), Some(1));
+        assert_eq!(parsed.at(5, None).unwrap(), first);
     }
 
     #[test]
     fn times_of_four_hundred_years() {
         for day in (0..146_097).step_by(97) {
             let millis = day * 86_400_000 + 12_345_678;
-            let parsed = Header::new(&header(millis, 0)).unwrap();
+            let parsed = Header::new(&header(millis, 0, "1")).unwrap();
             assert_eq!(unix_millis(&parsed.trace.sync_time), millis);
         }
     }

@@ -43,6 +43,9 @@ pub(super) struct Outgoing {
     end: StreamEnd,
     /// Streams are counted from 1.
     stream: u32,
+    /// The number of the first one in the recording. Those of the session's own streams do not
+    /// count: it sees one stream where several are written.
+    first_number: Option<u64>,
     /// Whether the stream has nothing but its header.
     is_empty: bool,
     /// Whether the next row begins a new stream.
@@ -151,6 +154,7 @@ impl Outgoing {
     /// Begins with a stream that the sink gets with the same header.
     pub(super) fn new(header: Header, end: StreamEnd) -> Self {
         Self {
+            first_number: header.number(),
             header,
             end,
             stream: 1,
@@ -376,7 +380,8 @@ impl Outgoing {
     /// Ends the stream, and begins the next one.
     fn begin_stream<S: Sink>(&mut self, to: &mut To<'_, S>) -> Result<(), Malformed> {
         self.finish(to)?;
-        to.queue.stream(self.header.at(to.horizon)?, self.end);
+        let number = self.first_number.map(|first| first.saturating_add(self.stream.into()));
+        to.queue.stream(self.header.at(to.horizon, number)?, self.end);
         to.queue.send(to.sink);
         self.room = to.queue.room(to.sink);
         self.stream += 1;
