@@ -20,12 +20,15 @@ pub(crate) struct EventIds {
     holders: HashMap<(String, u32), Holder>,
     /// By provider: how many ids were tried that may replace another. Each is tried once.
     tried: HashMap<String, u32>,
+    /// By provider, what types have in common, and their id: the one that such a type has instead.
+    /// Its versions share it.
+    given: HashMap<(String, String, u32), u32>,
 }
 
 /// The types that have an id.
 #[derive(Debug)]
 struct Holder {
-    /// Name and fields, which they have in common.
+    /// Name and fields, or what else they have in common.
     what: String,
     versions: HashSet<u8>,
 }
@@ -36,7 +39,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) provider: &'a str,
     pub(crate) event_id: u32,
     pub(crate) version: u8,
-    /// Name and fields.
+    /// Name and fields, or the name alone if versions may have other fields.
     pub(crate) what: String,
 }
 
@@ -61,7 +64,9 @@ impl EventIds {
     /// and stays.
     pub(crate) fn give<'a>(&mut self, of: impl Into<Wanted<'a>>, sharing: Sharing) -> u32 {
         let of = of.into();
-        let mut id = of.event_id;
+        let own = (of.provider.to_owned(), of.what.clone(), of.event_id);
+        let known = self.given.get(&own).filter(|_| sharing == Sharing::Versions);
+        let mut id = known.copied().unwrap_or(of.event_id);
         while id != 0 && !self.takes(&of, id, sharing) {
             let tried = self.tried.entry(of.provider.to_owned()).or_default();
             if *tried == LAST {
@@ -70,6 +75,9 @@ impl EventIds {
             }
             id = (REPLACING + *tried) % LAST + 1;
             *tried += 1;
+        }
+        if id != of.event_id {
+            self.given.insert(own, id);
         }
         id
     }
@@ -112,6 +120,8 @@ mod tests {
         let mut give = |ty: Metadata| ids.give(&ty, Sharing::Versions);
         assert_eq!([give(ty(5, "A", 0, 1)), give(ty(5, "A", 1, 1))], [5, 5]);
         assert_eq!(give(ty(5, "A", 1, 1)), 1001);
+        // The versions of a type that has another id.
+        assert_eq!([give(ty(5, "B", 0, 1)), give(ty(5, "B", 1, 1))], [1002, 1002]);
     }
 
     #[test]

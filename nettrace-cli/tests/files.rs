@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests need real threads")]
 
+#[path = "files_support/costs.rs"]
+mod costs;
 #[path = "files_support/dumps.rs"]
 mod dumps;
 mod program;

@@ -1,5 +1,7 @@
 //! Labels of events, and the parser of LabelList blocks of version 6.
 
+use std::sync::Arc;
+
 use crate::{
     cursor::{Cursor, Read},
     error::Damage,
@@ -202,6 +204,47 @@ fn decode_into(bytes: &[u8], labels: &mut Vec<Label>) -> usize {
     cursor.position()
 }
 
+/// A list that is too long to be decoded, or even compared, for each event that has it. Events take
+/// a few bytes, and one list can be that of all.
+#[derive(Debug)]
+pub(crate) struct LongList {
+    encoded: Vec<u8>,
+    pub(crate) labels: Vec<Label>,
+    /// The values of the last labels that replace a fact of the event type, by their kinds.
+    overrides: [Option<u64>; 4],
+}
+
+impl LongList {
+    /// The list that begins at the first of these bytes. It is sound.
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        let mut labels = Vec::new();
+        let size = decode_into(bytes, &mut labels);
+        let mut overrides = [None; 4];
+        for label in &labels {
+            let (kind, value) = match *label {
+                Label::OpCode(code) => (LabelKind::OpCode, code.into()),
+                Label::Keywords(keywords) => (LabelKind::Keywords, keywords),
+                Label::Level(level) => (LabelKind::Level, level.into()),
+                Label::Version(version) => (LabelKind::Version, version.into()),
+                _ => continue,
+            };
+            overrides[kind as usize - LabelKind::OpCode as usize] = Some(value);
+        }
+        Self { encoded: bytes[..size].to_vec(), labels, overrides }
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn cost(&self) -> usize {
+        2 * self.encoded.len() + self.labels.len() * size_of::<Label>() + size_of::<Self>()
+    }
+
+    /// The value of the last label of a kind that replaces a fact of the event type.
+    pub(crate) fn override_by(&self, kind: LabelKind) -> Option<u64> {
+        let at = (kind as usize).checked_sub(LabelKind::OpCode as usize)?;
+        self.overrides.get(at).copied().flatten()
+    }
+}
+
 /// The labels of the last event. Who asks for those of each event saves to make them anew, as many
 /// events have the list of the event before.
 #[derive(Debug, Default)]
@@ -209,6 +252,8 @@ pub struct LastLabels {
     /// The list, if it is encoded in the trace.
     encoded: Vec<u8>,
     labels: Vec<Label>,
+    /// Instead of both.
+    long: Option<Arc<LongList>>,
 }
 
 impl LastLabels {
@@ -216,20 +261,21 @@ impl LastLabels {
     #[inline]
     #[must_use]
     pub fn labels(&self) -> &[Label] {
-        &self.labels
+        self.long.as_ref().map_or(&self.labels, |list| &list.labels)
     }
 
     /// The list as it is encoded. Empty if it is not, or if there are no labels.
     #[inline]
     #[must_use]
     pub fn encoded(&self) -> &[u8] {
-        &self.encoded
+        self.long.as_ref().map_or(&self.encoded, |list| &list.encoded)
     }
 
     /// Takes the list that begins at the first of these bytes, which is sound. Returns whether it
     /// is another one.
     #[inline]
     pub(crate) fn take_encoded(&mut self, bytes: &[u8]) -> bool {
+        self.long = None;
         // A list tells by itself where it ends.
         if !self.encoded.is_empty() && bytes.starts_with(&self.encoded) {
             return false;
@@ -241,11 +287,22 @@ impl LastLabels {
         true
     }
 
+    /// Takes a list that is shared. Returns whether it is another one.
+    pub(crate) fn take_long(&mut self, list: &Arc<LongList>) -> bool {
+        if self.long.as_ref().is_some_and(|last| Arc::ptr_eq(last, list)) {
+            return false;
+        }
+        self.long = Some(Arc::clone(list));
+        self.encoded.clear();
+        self.labels.clear();
+        true
+    }
+
     /// Takes labels that are not encoded. Returns whether they are others.
     #[inline]
     pub(crate) fn take(&mut self, labels: &[Label]) -> bool {
         self.encoded.clear();
-        let is_new = self.labels != labels;
+        let is_new = self.long.take().is_some() || self.labels != labels;
         if is_new {
             labels.clone_into(&mut self.labels);
         }

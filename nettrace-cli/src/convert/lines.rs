@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use nettrace_reader::{Event, Label, Totals, Trace};
+use nettrace_reader::{Event, Label, LastLabels, Totals, Trace};
 use nettrace_views::text::{EventType, LabelValue, Payload, is_id};
 use nettrace_views::{
     LeftOut, Target,
@@ -58,7 +58,7 @@ pub(crate) fn write<R: nettrace_reader::Source>(
 }
 
 /// Writes an event as a line.
-type Form = fn(&Event<'_>, &EventType, &Payload<'_>, &Facts, &mut Vec<u8>) -> io::Result<()>;
+type Form = fn(&Event<'_>, &EventType, &Payload<'_>, &Facts, Parts, &mut Vec<u8>) -> io::Result<()>;
 
 /// Writes a line for each event.
 struct Lines<'w> {
@@ -68,7 +68,59 @@ struct Lines<'w> {
     types: PerType<EventType>,
     form: Form,
     is_csv: bool,
+    room: Room,
     left_out: Counts,
+}
+
+/// Which parts of an event a line has besides its own values.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
+    labels: bool,
+    stack: bool,
+}
+
+/// Room for long label lists and stacks. Events of some bytes can all have one of megabytes, and
+/// each line would repeat it.
+#[derive(Debug)]
+struct Room {
+    left: usize,
+    labels: LastLabels,
+    /// The size of these.
+    size: usize,
+}
+
+impl Room {
+    /// What there is room for at first, and for each byte of a payload.
+    const FIRST: usize = 64 << 20;
+    const FOR_A_BYTE: usize = 16;
+    /// What always has room.
+    const SHORT: usize = 1 << 10;
+
+    /// The parts of an event that have room.
+    fn parts(&mut self, event: &Event<'_>, is_csv: bool) -> Parts {
+        if event.labels_into(&mut self.labels) {
+            let sizes = self.labels.labels().iter().map(|label| match label {
+                Label::Text(key, value) => key.len() + value.len(),
+                Label::Number(key, _) => key.len() + 8,
+                _ => 16,
+            });
+            self.size = sizes.sum();
+        }
+        let stack = event.stack().filter(|_| !is_csv);
+        let stack = stack.map_or(0, |stack| stack.bytes().len());
+        self.left = self.left.saturating_add(event.payload.len() * Self::FOR_A_BYTE);
+        let labels = self.take(self.size);
+        Parts { labels, stack: self.take(stack) }
+    }
+
+    fn take(&mut self, size: usize) -> bool {
+        if size <= Self::SHORT {
+            return true;
+        }
+        let left = self.left.checked_sub(size);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
 }
 
 /// What lines lack.
@@ -80,6 +132,9 @@ struct Counts {
     undescribed: u64,
     /// Events that have a stack.
     stacks: u64,
+    /// Events whose labels, or whose stack, had no room.
+    long_labels: u64,
+    long_stacks: u64,
 }
 
 impl<'w> Lines<'w> {
@@ -92,6 +147,7 @@ impl<'w> Lines<'w> {
             types: PerType::default(),
             form,
             is_csv: !header.is_empty(),
+            room: Room { left: Room::FIRST, labels: LastLabels::default(), size: 0 },
             left_out: Counts::default(),
         }
     }
@@ -110,11 +166,14 @@ impl Target for Lines<'_> {
         }
         let ty = self.types.of(event, EventType::of);
         let payload = Payload::of(event, ty);
-        let Counts { damaged, undescribed, stacks } = &mut self.left_out;
+        let parts = self.room.parts(event, self.is_csv);
+        let Counts { damaged, undescribed, stacks, long_labels, long_stacks } = &mut self.left_out;
+        *long_labels += u64::from(!parts.labels);
+        *long_stacks += u64::from(!parts.stack);
         *damaged += u64::from(payload.error.is_some());
         *undescribed += u64::from(payload.fields.is_empty() && !event.payload.is_empty());
         *stacks += u64::from(event.header.stack_id != 0 && event.stack().is_some());
-        (self.form)(event, ty, &payload, &self.facts, &mut self.out)?;
+        (self.form)(event, ty, &payload, &self.facts, parts, &mut self.out)?;
         if self.out.len() < BATCH { Ok(()) } else { self.write_out() }
     }
 
@@ -122,7 +181,9 @@ impl Target for Lines<'_> {
         self.write_out()?;
         self.sink.flush()?;
         let mut left_out = LeftOut::default();
-        let Counts { damaged, undescribed, stacks } = self.left_out;
+        let Counts { damaged, undescribed, stacks, long_labels, long_stacks } = self.left_out;
+        left_out.miss(long_labels, "long label lists of events");
+        left_out.miss(long_stacks, "long stacks of events");
         left_out.miss(damaged, "events' fields that cannot be decoded");
         left_out.add(undescribed, "payloads whose fields the trace does not describe");
         // Objects have them.
@@ -136,11 +197,13 @@ fn json(
     ty: &EventType,
     payload: &Payload<'_>,
     facts: &Facts,
+    parts: Parts,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let has_stack = event.stack().is_some_and(|stack| stack.addresses().next().is_some());
+    let has_stack =
+        parts.stack && event.stack().is_some_and(|stack| stack.addresses().next().is_some());
     let extras = if has_stack { &[Extra::Stack][..] } else { &[] };
-    out.extend_from_slice(&dump::json(event, ty, payload, facts, extras)?);
+    out.extend_from_slice(&dump::json(event, ty, payload, facts, extras, parts.labels)?);
     out.push(b'\n');
     Ok(())
 }
@@ -150,11 +213,12 @@ fn csv(
     _: &EventType,
     payload: &Payload<'_>,
     facts: &Facts,
+    parts: Parts,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     let (metadata, thread) = (event.metadata(), event.thread());
     let time = facts.clock.at(event.header.timestamp);
-    let labels = event.labels();
+    let labels = if parts.labels { event.labels() } else { Default::default() };
     let id = |of: fn(&Label) -> bool| {
         let label = labels.iter().rev().find(|label| of(label));
         label.map(|label| LabelValue(label).to_string()).unwrap_or_default()

@@ -55,7 +55,7 @@ impl Serialize for Shown<'_> {
         if let Some(template) = &ty.message {
             map.serialize_entry("message", &Message { template, payload })?;
         }
-        let labels = event.labels();
+        let labels = if self.has_labels { event.labels() } else { Default::default() };
         if !labels.is_empty() {
             map.serialize_entry("labels", &JsonLabels(&labels))?;
         }

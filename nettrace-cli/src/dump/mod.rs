@@ -67,6 +67,8 @@ struct Shown<'a> {
     payload: &'a Payload<'a>,
     time: Instant,
     extras: &'a [Extra],
+    /// In JSON: whether it has its labels.
+    has_labels: bool,
     /// The place of its type in the source code, if another type has the same name.
     place: Option<&'a str>,
     facts: &'a Facts,
@@ -102,7 +104,7 @@ pub(crate) fn run(
         let time = facts.clock.at(event.header.timestamp);
         let place = namesakes.place(event.metadata());
         let extras = &options.show;
-        write(&Shown { event, ty, payload, time, extras, place, facts }, line)
+        write(&Shown { event, ty, payload, time, extras, has_labels: true, place, facts }, line)
     })
 }
 
@@ -217,17 +219,18 @@ impl Subject for OfNetTrace<'_> {
     }
 }
 
-/// An event as `dump --json` shows it, with these extras.
+/// An event as `dump --json` shows it, with these extras, and with its labels or without.
 pub(crate) fn json(
     event: &Event<'_>,
     ty: &EventType,
     payload: &Payload<'_>,
     facts: &Facts,
     extras: &[Extra],
+    has_labels: bool,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let time = facts.clock.at(event.header.timestamp);
     let mut out = Vec::new();
-    let shown = Shown { event, ty, payload, time, extras, place: None, facts };
+    let shown = Shown { event, ty, payload, time, extras, has_labels, place: None, facts };
     spelling::to_json(&mut out, &shown)?;
     Ok(out)
 }

@@ -17,6 +17,7 @@
 //! | a file that is missing between two | a key-value `nettrace.missing` |
 
 mod clocks;
+mod ids;
 mod lanes;
 mod stream;
 

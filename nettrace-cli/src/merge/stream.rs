@@ -21,16 +21,25 @@ use nettrace_views::model::{process_of, recording_and_key};
 
 use crate::{
     convert::{system_time, types},
-    event_ids::{EventIds, Sharing},
+    event_ids::{EventIds, Sharing, Wanted},
     failure::Failure,
     files::{ORIGINS, Origins, Recording},
-    merge::lanes::{Lane, Take, Times},
+    merge::{
+        ids::ProcessIds,
+        lanes::{Lane, Take, Times},
+    },
     source::Bytes,
 };
 
 /// How many events are between two sequence points, and how many bytes.
 const BATCH: usize = 1 << 14;
 const BATCH_BYTES: usize = 4 << 20;
+
+/// A batch that defines more bytes again has so many bytes of rows.
+const MOST_AGAIN: usize = 16 << 20;
+
+/// How many bytes of rows a block has. It can have 16 MiB.
+const BLOCK_BYTES: usize = 4 << 20;
 
 /// With more threads than this, all are declared again where they are needed, so that those that
 /// have ended are forgotten.
@@ -42,9 +51,6 @@ const FIRST_INDEX: u64 = 1 << 32;
 
 /// The tick at which the stream begins, if ticks are nanoseconds. Earlier events have room.
 const START: i128 = 1 << 40;
-
-/// What tells processes of different recordings apart that have the same id.
-const PROCESSES: u64 = 10_000_000;
 
 /// The merged stream so far.
 #[derive(Debug)]
@@ -60,14 +66,19 @@ pub(super) struct Stream {
     types: HashMap<String, u32>,
     event_ids: EventIds,
     threads: Vec<OutThread>,
-    processes: HashMap<(usize, u64), u64>,
-    taken_processes: HashSet<u64>,
+    processes: ProcessIds,
     /// The process that each recording names.
     own_processes: Vec<Option<u64>>,
     /// What the rows of the batch need.
     definitions: Vec<u8>,
     labels: HashMap<Vec<u8>, u32>,
     stacks: HashMap<Vec<u64>, u32>,
+    /// Those of the batch before, and how many bytes of them the batch defines again.
+    labels_before: HashMap<Vec<u8>, u32>,
+    stacks_before: HashMap<Vec<u64>, u32>,
+    bytes_again: usize,
+    /// How many batches there were.
+    batches: u64,
     /// The threads of the batch, in the order of their first rows.
     batch: Vec<usize>,
     batch_rows: usize,
@@ -85,7 +96,8 @@ struct OutThread {
     lost: u64,
     rows: Vec<u8>,
     encoder: RowEncoder,
-    /// The times of the first and of the last row in the batch.
+    is_in_batch: bool,
+    /// The times of the first and of the last of these rows.
     first: u64,
     last: u64,
 }
@@ -123,6 +135,8 @@ struct Next {
     processor: u32,
     stack: Vec<u64>,
     labels: Vec<u8>,
+    /// The batch in which the labels were looked up last, and their id there.
+    list: Option<(u64, u32)>,
     payload: Vec<u8>,
     recording: usize,
 }
@@ -161,6 +175,7 @@ impl Take for Stream {
         next.stack.clear();
         next.stack.extend(event.stack().iter().flat_map(Stack::addresses));
         if event.labels_into(&mut kept.labels) {
+            next.list = None;
             next.labels.clear();
             next.labels.extend_from_slice(kept.labels.encoded());
             if kept.labels.encoded().is_empty() {
@@ -197,12 +212,15 @@ impl Stream {
             types: HashMap::new(),
             event_ids: EventIds::default(),
             threads: Vec::new(),
-            processes: HashMap::new(),
-            taken_processes: HashSet::new(),
+            processes: ProcessIds::default(),
             own_processes: Vec::new(),
             definitions: Vec::new(),
             labels: HashMap::new(),
             stacks: HashMap::new(),
+            labels_before: HashMap::new(),
+            stacks_before: HashMap::new(),
+            bytes_again: 0,
+            batches: 0,
             batch: Vec::new(),
             batch_rows: 0,
             batch_bytes: 0,
@@ -249,18 +267,20 @@ impl Stream {
         // An earlier one can only come from a trace that is wrong about its order.
         let at = if self.events > 0 { at.max(self.last) } else { at };
         let is_full = self.batch_rows >= BATCH || self.batch_bytes >= BATCH_BYTES;
+        // What a batch defines again costs as much as its rows at most, also with long lists.
+        let is_full = is_full && self.batch_bytes >= self.bytes_again.min(MOST_AGAIN);
         // Two sequence points are never at the same time.
         if is_full && at > self.last {
             self.end_batch(false)?;
         }
         self.forget_if_many(kept);
-        let event = mem::take(&mut kept.event);
-        let result = self.row(at, &event, kept);
+        let mut event = mem::take(&mut kept.event);
+        let result = self.row(at, &mut event, kept);
         kept.event = event;
         result
     }
 
-    fn row(&mut self, at: u64, event: &Next, kept: &mut Kept) -> Result<(), Failure> {
+    fn row(&mut self, at: u64, event: &mut Next, kept: &mut Kept) -> Result<(), Failure> {
         let capture = self.thread(event.capture, &event.recorder, event.recording, kept)?;
         self.lose(capture, event.lost, kept.told.entry(event.capture));
         let Ok(payload_len) = u16::try_from(event.payload.len()) else {
@@ -272,7 +292,11 @@ impl Stream {
             None => capture,
         };
         let stack = self.stack(&event.stack)?;
-        let labels = self.label_list(&event.labels)?;
+        let labels = match event.list {
+            Some((batch, id)) if batch == self.batches => id,
+            _ => self.label_list(&event.labels)?,
+        };
+        event.list = Some((self.batches, labels));
         let out = &mut self.threads[capture];
         out.emitted += 1;
         let header = RowHeader {
@@ -292,7 +316,9 @@ impl Stream {
             out.first = at;
             out.encoder = RowEncoder::new();
             out.encoder.full_row(&header, &mut out.rows);
-            self.batch.push(capture);
+            if !mem::replace(&mut out.is_in_batch, true) {
+                self.batch.push(capture);
+            }
         } else {
             out.encoder.row(&header, &mut out.rows);
         }
@@ -302,6 +328,22 @@ impl Stream {
         self.batch_bytes += out.rows.len() - start;
         self.last = at;
         self.events += 1;
+        // Many events can have one time, in which no batch ends.
+        if self.threads[capture].rows.len() >= BLOCK_BYTES {
+            self.end_block(capture)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rows of a thread, and what they refer to.
+    fn end_block(&mut self, thread: usize) -> Result<(), Failure> {
+        let out = &mut self.threads[thread];
+        if !out.rows.is_empty() {
+            self.bytes.append(&mut self.definitions);
+            let head = v6::event_block_header(out.first, out.last, true, out.rows.len())?;
+            self.bytes.extend_from_slice(&head);
+            self.bytes.append(&mut out.rows);
+        }
         Ok(())
     }
 
@@ -311,16 +353,16 @@ impl Stream {
         self.bytes.append(&mut self.definitions);
         let mut numbers = Vec::with_capacity(self.batch.len());
         for at in mem::take(&mut self.batch) {
+            self.end_block(at)?;
             let out = &mut self.threads[at];
-            let head = v6::event_block_header(out.first, out.last, true, out.rows.len())?;
-            self.bytes.extend_from_slice(&head);
-            self.bytes.append(&mut out.rows);
+            out.is_in_batch = false;
             let thread = FIRST_INDEX + at as u64;
             numbers.push(ThreadSequence { thread, sequence: out.sequence() });
         }
-        (self.batch_rows, self.batch_bytes) = (0, 0);
-        self.labels.clear();
-        self.stacks.clear();
+        (self.batch_rows, self.batch_bytes, self.bytes_again) = (0, 0, 0);
+        self.batches += 1;
+        self.labels_before = mem::take(&mut self.labels);
+        self.stacks_before = mem::take(&mut self.stacks);
         let flush_threads = self.threads.len() > MANY_THREADS && !is_last;
         if flush_threads || is_last {
             let threads = (FIRST_INDEX..).zip(&self.threads);
@@ -394,7 +436,7 @@ impl Stream {
         let info = ThreadInfo {
             index: FIRST_INDEX + at as u64,
             name: thread.name.as_deref(),
-            process_id: process.map(|id| self.process(recording, id)),
+            process_id: process.map(|id| self.processes.of(recording, id)),
             os_thread_id: thread.os_thread_id,
             key_values: &types::pairs(&thread.key_values),
         };
@@ -417,21 +459,12 @@ impl Stream {
         own.map(|(key, value)| {
             let process = value.parse().ok().filter(|_| recording_and_key(key).1 == "ProcessId");
             let value = match process {
-                Some(id) => self.process(number, id).to_string(),
+                Some(id) => self.processes.of(number, id).to_string(),
                 None => value.clone(),
             };
             (key.clone(), value)
         })
         .collect()
-    }
-
-    /// The id of a process of a recording.
-    fn process(&mut self, recording: usize, id: u64) -> u64 {
-        let taken = &mut self.taken_processes;
-        *self.processes.entry((recording, id)).or_insert_with(|| {
-            let ids = (0..).map(|times| id.wrapping_add(times * PROCESSES));
-            ids.take(1 << 20).find(|id| taken.insert(*id)).unwrap_or(id)
-        })
     }
 
     fn label_list(&mut self, encoded: &[u8]) -> Result<u32, Failure> {
@@ -440,6 +473,9 @@ impl Stream {
         }
         if let Some(id) = self.labels.get(encoded) {
             return Ok(*id);
+        }
+        if self.labels_before.contains_key(encoded) {
+            self.bytes_again += encoded.len();
         }
         let id = self.labels.len() as u32 + 1;
         v6::label_rows_block(id, 1, encoded, &mut self.definitions)?;
@@ -453,6 +489,9 @@ impl Stream {
         }
         if let Some(id) = self.stacks.get(addresses) {
             return Ok(*id);
+        }
+        if self.stacks_before.contains_key(addresses) {
+            self.bytes_again += addresses.len() * 8;
         }
         let id = self.stacks.len() as u32 + 1;
         v6::stack_block(id, &[addresses], 8, &mut self.definitions)?;
@@ -471,7 +510,9 @@ impl Stream {
         if let Some(id) = self.types.get(&text) {
             return Ok(*id);
         }
-        of.event_id = self.event_ids.give(&of, Sharing::Versions);
+        // The versions of a type share an id, also if they have other fields.
+        let wanted = Wanted { what: of.name.clone(), ..Wanted::from(&of) };
+        of.event_id = self.event_ids.give(wanted, Sharing::Versions);
         let id = self.types.len() as u32 + 1;
         of.id = id;
         let mut rows = Vec::new();
@@ -492,10 +533,11 @@ fn is_own(key: &str) -> bool {
 /// The key-values of the result, of those that each recording has of its own.
 fn key_values(each: &[Vec<(String, String)>], recordings: &[Recording]) -> Vec<(String, String)> {
     let mut all = Vec::new();
+    let sets: Vec<HashSet<_>> = each.iter().map(|own| own.iter().collect()).collect();
     for (number, own) in (1..).zip(each) {
         for pair in own {
             let is_alone = each.len() == 1;
-            let is_common = is_alone || !is_own(&pair.0) && each.iter().all(|it| it.contains(pair));
+            let is_common = is_alone || !is_own(&pair.0) && sets.iter().all(|it| it.contains(pair));
             match (is_common, number) {
                 (true, 1) => all.push(pair.clone()),
                 (true, _) => {}

@@ -273,7 +273,7 @@ impl TreeOptions {
         facts: &Facts,
     ) -> io::Result<Vec<u8>> {
         match self.json {
-            true => Ok(crate::dump::json(event, ty, payload, facts, &[])?),
+            true => Ok(crate::dump::json(event, ty, payload, facts, &[], true)?),
             false => text::event(event, place, ty, payload, self.detail()),
         }
     }

@@ -4,19 +4,20 @@
 //! activity id. So lists are kept one after the other in one buffer, and decoded when an event is
 //! asked for its labels. A decoded list takes several times as much, in blocks of its own.
 
-use std::{borrow::Cow, mem::size_of};
+use std::{borrow::Cow, mem::size_of, sync::Arc};
 
 use crate::{
     hash::Map,
-    labels::{self, EncodedLabels, Label, LabelKind, LabelList, LastLabels},
+    labels::{self, EncodedLabels, Label, LabelKind, LabelList, LastLabels, LongList},
     tables::{Definitions, spans::Spans},
 };
 
 /// How many lists with texts are kept decoded as well. Often a few lists with texts stand for many
 /// events, and to make the texts anew for each event takes long.
 const MOST_DECODED: usize = 1024;
-/// The largest encoded size of a list that is kept decoded, in bytes.
-const LARGEST_DECODED: usize = 1024;
+/// The largest encoded size of a list that is decoded for each event, in bytes. All longer ones are
+/// kept decoded.
+const LARGEST_SHORT: usize = 1024;
 /// The buffer is made anew only if at least so many bytes of it are no longer needed.
 const LEAST_DEAD: usize = 64 << 10;
 
@@ -42,7 +43,9 @@ pub(super) struct LabelLists {
     replacements: usize,
     /// By index: valid lists that have texts.
     decoded: Map<u32, LabelList>,
-    /// About how many bytes `decoded` takes.
+    /// By where they begin in the buffer: long lists, also replaced ones.
+    long: Map<usize, Arc<LongList>>,
+    /// About how many bytes `decoded` and `long` take.
     decoded_cost: usize,
 }
 
@@ -61,9 +64,13 @@ impl Place {
         self.0 & 1 != 0
     }
 
+    fn start(self) -> usize {
+        self.0 >> 1
+    }
+
     /// The bytes from the start of the list on.
     fn of(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.0 >> 1..]
+        &bytes[self.start()..]
     }
 
     /// The bytes of the list.
@@ -101,7 +108,10 @@ impl LabelLists {
             }
         }
         match replaced.or_else(|| self.place(index)) {
-            Some(place) => Cow::Owned(labels::decode(place.of(&self.bytes)).labels),
+            Some(place) => match self.long(place) {
+                Some(list) => Cow::Borrowed(&list.labels),
+                None => Cow::Owned(labels::decode(place.of(&self.bytes)).labels),
+            },
             None => Cow::Borrowed(&[]),
         }
     }
@@ -116,9 +126,20 @@ impl LabelLists {
     ) -> bool {
         let replaced = self.replaced_since(definitions, index);
         match replaced.or_else(|| self.place(index)) {
-            Some(place) => last.take_encoded(place.of(&self.bytes)),
+            Some(place) => match self.long(place) {
+                Some(list) => last.take_long(list),
+                None => last.take_encoded(place.of(&self.bytes)),
+            },
             None => last.take(&[]),
         }
+    }
+
+    #[inline]
+    fn long(&self, place: Place) -> Option<&Arc<LongList>> {
+        if self.long.is_empty() {
+            return None;
+        }
+        self.long.get(&place.start())
     }
 
     /// The value of the last of these labels that is of a kind that replaces a fact of the event
@@ -131,6 +152,9 @@ impl LabelLists {
     ) -> Option<u64> {
         let replaced = self.replaced_since(definitions, index);
         let place = replaced.or_else(|| self.place(index)).filter(|place| place.has_overrides())?;
+        if let Some(list) = self.long(place) {
+            return list.override_by(wanted);
+        }
         let labels = labels::labels(place.of(&self.bytes));
         let (kind, mut value) = labels.filter(|(kind, _)| *kind == wanted).last()?;
         let is_long = kind == LabelKind::Keywords;
@@ -142,7 +166,8 @@ impl LabelLists {
         if self.replaced.is_empty() {
             return None;
         }
-        let (_, place) = self.replaced.get(&index)?.iter().find(|(by, _)| definitions < *by)?;
+        let replaced = self.replaced.get(&index)?;
+        let (_, place) = replaced.get(replaced.partition_point(|(by, _)| *by <= definitions))?;
         Some(*place)
     }
 
@@ -164,8 +189,11 @@ impl LabelLists {
             }
         }
         let has_texts = list.has(LabelKind::Text) || list.has(LabelKind::Number);
-        let is_small = list.bytes().len() <= LARGEST_DECODED;
-        if has_texts && is_small && self.decoded.len() < MOST_DECODED {
+        if list.bytes().len() > LARGEST_SHORT {
+            let list = LongList::new(place.of(&self.bytes));
+            self.decoded_cost += list.cost();
+            self.long.insert(place.start(), Arc::new(list));
+        } else if has_texts && self.decoded.len() < MOST_DECODED {
             let list = labels::decode(place.of(&self.bytes));
             self.decoded_cost += cost_of_decoded(&list);
             self.decoded.insert(index, list);
@@ -180,6 +208,9 @@ impl LabelLists {
         }
         for (_, place) in self.replaced.drain().flat_map(|(_, lists)| lists) {
             self.dead += place.exactly_of(&self.bytes).len();
+            if let Some(list) = self.long.remove(&place.start()) {
+                self.decoded_cost -= list.cost();
+            }
         }
         self.replacements = 0;
         if self.dead >= LEAST_DEAD && self.dead >= self.bytes.len() / 2 {
@@ -194,6 +225,7 @@ impl LabelLists {
         self.others.clear();
         self.replaced.clear();
         self.decoded.clear();
+        self.long.clear();
         (self.dead, self.replacements, self.decoded_cost) = (0, 0, 0);
     }
 
@@ -222,9 +254,13 @@ impl LabelLists {
     /// Makes the buffer anew, of the lists that are valid. Nothing may refer to another one.
     fn make_anew(&mut self) {
         let old = std::mem::take(&mut self.bytes);
+        let mut long = std::mem::take(&mut self.long);
         self.bytes.reserve(old.len() - self.dead);
         for place in self.counted.iter_mut().chain(self.others.values_mut()) {
             let list = place.exactly_of(&old);
+            if let Some(list) = long.remove(&place.start()) {
+                self.long.insert(self.bytes.len(), list);
+            }
             *place = place.moved_to(self.bytes.len());
             self.bytes.extend_from_slice(list);
         }
@@ -253,7 +289,7 @@ mod tests {
     use crate::{
         cursor::Cursor,
         error::Damage,
-        labels::{Label, LabelKind, parse_label_lists},
+        labels::{Label, LabelKind, LastLabels, parse_label_lists},
     };
 
     /// Adds one list: a text and a level.
@@ -403,6 +439,46 @@ mod tests {
         assert_eq!(lists.cost(), 0);
         insert_labels(&mut lists, 1, &[(1, &second), (2, &first)]);
         assert_eq!(*lists.labels(99, 1), *expected[0]);
+    }
+
+    /// However often events refer to it, a long list is decoded once.
+    #[test]
+    fn long_lists_are_shared() {
+        let mut lists = LabelLists::default();
+        let mut block = [1_u32.to_le_bytes(), 1_u32.to_le_bytes()].concat();
+        (0..1_000).for_each(|level| block.extend([9, level as u8]));
+        block.extend([0x87, 3]);
+        let insert = |lists: &mut LabelLists, definition| {
+            parse_label_lists(Cursor::new(&block, 0), |_, index, list| {
+                lists.insert(definition, index, list);
+                Ok::<_, Damage>(())
+            })
+            .unwrap();
+        };
+        insert(&mut lists, 1);
+        self::insert(&mut lists, 2, 2, "short", 2);
+        let mut last = LastLabels::default();
+        for index in [1, 2, 1] {
+            assert!(lists.labels_into(3, index, &mut last));
+            assert!(!lists.labels_into(3, index, &mut last));
+            assert_eq!(last.labels(), &*lists.labels(3, index));
+        }
+        assert_eq!((last.labels().len(), last.encoded().len()), (1_001, 2_002));
+        assert!(matches!(lists.labels(3, 1), Cow::Borrowed(_)));
+        let found = |lists: &LabelLists, kind| lists.override_by(3, 1, kind);
+        assert_eq!(found(&lists, LabelKind::Level), Some(999 % 256));
+        assert_eq!(found(&lists, LabelKind::OpCode), Some(3));
+        assert_eq!(found(&lists, LabelKind::Version), None);
+        // One that is replaced is still there for the events before.
+        let cost = lists.cost();
+        for definition in 10..200 {
+            insert(&mut lists, definition);
+        }
+        assert!(matches!(lists.labels(3, 1), Cow::Borrowed(_)));
+        lists.forget_replaced();
+        assert!(matches!(lists.labels(300, 1), Cow::Borrowed(_)));
+        check(&lists, 300, 2, "short", 2);
+        assert!(lists.cost() < 2 * cost, "{} {cost}", lists.cost());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use foldhash::HashMap;
-use nettrace_reader::{Event, Metadata};
+use nettrace_reader::{Event, LastLabels, Metadata};
 
 use crate::model::{Ids, Key, Role, span_name};
 
@@ -20,6 +20,9 @@ pub struct SpanCounts {
     /// Starts less stops, and a hash of the name. A span of which both were seen is not here.
     open: HashMap<Key, (i32, u64)>,
     hasher: RandomState,
+    /// The labels of the last event, and the ids among them.
+    labels: LastLabels,
+    ids: Ids,
     /// How many spans there are.
     pub count: u64,
     /// Starts and stops that were not counted because too many spans were open.
@@ -29,7 +32,10 @@ pub struct SpanCounts {
 impl SpanCounts {
     /// Counts an event. `version` is the major version of the trace.
     pub fn count(&mut self, event: &Event<'_>, version: u32) {
-        let ids = Ids::of(&event.labels());
+        if event.labels_into(&mut self.labels) {
+            self.ids = Ids::of(self.labels.labels());
+        }
+        let ids = self.ids;
         let Some(span) = ids.span else { return };
         let role = Role::of(event.metadata(), ids.overrides.opcode, version);
         if role.is_edge() {
