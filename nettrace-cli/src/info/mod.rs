@@ -65,6 +65,9 @@ struct Info {
     last_event: Option<Moment>,
     events: u64,
     lost: u64,
+    /// Of a dump: how many of these its flight recorder had before the first event, at most.
+    #[serde(skip)]
+    events_before: Option<u64>,
     step_backs: u64,
     payload_bytes: u64,
     bytes: u64,
@@ -202,6 +205,7 @@ impl Info {
             last_event,
             events: totals.events,
             lost: totals.lost,
+            events_before: trace.events_before().map(|before| before.min(totals.lost)),
             step_backs: totals.step_backs,
             payload_bytes: totals.payload_bytes,
             bytes: reader.offset(),

@@ -75,6 +75,10 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
     }
     row("events", &info.events)?;
     row("lost events", &info.lost)?;
+    if let Some(before @ 1..) = info.events_before {
+        let what = format!("at most {before} of these came before the first event of this dump");
+        row("", &what)?;
+    }
     if info.step_backs > 0 {
         let times = info.step_backs;
         let what = format!("not reliable: sequence numbers of a thread went back {times} times");

@@ -45,6 +45,10 @@ pub(super) enum Outside {
     After(i64),
 }
 
+/// By how many nanoseconds the times of two traces can differ although the clocks agree: a trace
+/// states when it begins in whole milliseconds, and each process finds its clock's pace by itself.
+const CLOCK_ERROR: i64 = 1_000_000;
+
 impl Outside {
     pub(super) fn nanos(self) -> i64 {
         match self {
@@ -149,10 +153,12 @@ impl<'a> Trees<'a> {
         before.or_else(|| later(span.end, parent.end).map(Outside::After))
     }
 
-    /// How many spans are outside of their parents of another process, and by how much at most.
+    /// How many spans are outside of their parents of another process by more than the times of two
+    /// traces can differ, and by how much at most.
     pub(super) fn all_outside(&self) -> (usize, i64) {
         let all = (0..self.forest.spans.len()).filter_map(|at| self.outside(at));
-        all.fold((0, 0), |(count, most), it| (count + 1, most.max(it.nanos())))
+        let all = all.map(Outside::nanos).filter(|nanos| *nanos > CLOCK_ERROR);
+        all.fold((0, 0), |(count, most), nanos| (count + 1, most.max(nanos)))
     }
 
     fn length(&self, span: &Span) -> Length {
