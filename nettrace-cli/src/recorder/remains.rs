@@ -63,6 +63,12 @@ impl Remains {
             }
         };
         let recovered = recorder.recover(seen.as_ref())?;
+        if recorder.has_other_numbers() {
+            notes.push(
+                "what the session's tail decision held back is not in the result: it counts as lost"
+                    .into(),
+            );
+        }
         let missing = recorder.threads_without_slot();
         if missing > 0 {
             notes.push(format!(

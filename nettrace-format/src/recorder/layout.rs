@@ -71,6 +71,9 @@ pub mod superblock {
     pub const THREADS_LOST: usize = 144;
     /// u64: how many streams have begun. Odd and even ones have a [`stream`](super::stream) each.
     pub const STREAMS: usize = 152;
+    /// u32: 1 if the sink writes other numbers than the session's streams have. Then
+    /// [`DONE`](super::slot::DONE) says what it has, also if it writes files.
+    pub const NOTED: usize = 160;
 }
 
 /// What is known of one stream.
@@ -138,7 +141,8 @@ pub mod slot {
     /// Two of (u64, u64): the number of a stream, and how many numbers of the thread come before
     /// the first in it. The stream's lowest bit is the index.
     pub const BASES: usize = 536;
-    /// u64: a sink that is no file has got the events up to this number.
+    /// u64: a sink that is no file, or writes other numbers, has got the events up to this number.
+    /// It has written them, or left them out.
     pub const DONE: usize = 568;
     /// The name, then keys and values as version 6 has them.
     pub const TEXT: usize = 576;

@@ -188,6 +188,13 @@ impl<'a> Recorder<'a> {
         is_own.then(|| Seen::new(number))
     }
 
+    /// Whether the session's files have other numbers than its streams, as behind a tail decision.
+    /// Then the file itself says what they have. Events that the decision held back count as lost.
+    #[must_use]
+    pub fn has_other_numbers(&self) -> bool {
+        self.file.half(superblock::NOTED) == 1
+    }
+
     /// How many threads found no slot: their events cannot be recovered.
     #[must_use]
     pub fn threads_without_slot(&self) -> u64 {

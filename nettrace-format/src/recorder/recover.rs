@@ -73,7 +73,8 @@ struct Held<'a> {
 impl<'a> Recorder<'a> {
     /// Makes a stream of the events that the session's own streams do not have. `seen` says what
     /// the last of these has; with `None` it is what a sink has taken for sure, and events can be
-    /// in both.
+    /// in both. If the files have [other numbers](Self::has_other_numbers), only the number of the
+    /// last one matters.
     ///
     /// The file should not change meanwhile, so its process must be gone.
     ///
@@ -92,8 +93,9 @@ impl<'a> Recorder<'a> {
         };
         let mut held = self.held();
         let threads = self.threads();
+        let known = ring.as_ref().map(|ring| &ring.seen).or(seen).map_or(0, |seen| seen.last_index);
+        let seen = seen.filter(|_| !self.has_other_numbers());
         let seen = ring.as_ref().map(|ring| &ring.seen).or(seen);
-        let known = seen.map_or(0, |seen| seen.last_index);
         let last_index = threads.iter().map(|thread| thread.index).max().unwrap_or(0).max(known);
         let mut stream = Stream {
             base: self.file.word(superblock::ADDRESS),

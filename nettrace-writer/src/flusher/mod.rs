@@ -137,6 +137,9 @@ pub(crate) struct Flusher {
     unplaced: TraceThread,
     /// Stands for threads that ended while nothing could be written: it tells what they lost.
     forgotten: TraceThread,
+    /// How many numbers a recorder file has of these besides: so many events of threads that have
+    /// ended were held back by the sink at most.
+    forgotten_extra: u64,
     /// Threads that ended and whose removal has not reached the sink yet.
     leaving: Vec<Leaving>,
     timeline: Timeline,
@@ -231,6 +234,7 @@ impl Flusher {
             sources: Vec::new(),
             unplaced,
             forgotten,
+            forgotten_extra: 0,
             leaving: Vec::new(),
             out: Output::default(),
             collected: Vec::new(),
@@ -259,6 +263,11 @@ impl Flusher {
             is_closing: false,
             is_freed: false,
         };
+        if let Some(file) = &flusher.session.persistent {
+            if flusher.sink.takes_rows_apart() {
+                file.numbers_are_noted();
+            }
+        }
         // No row will be older than this.
         flusher.last_ts = flusher.timeline.begin_round(&flusher.session.floor);
         flusher.start_stream(flusher.last_ts)?;

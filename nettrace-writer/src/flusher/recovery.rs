@@ -136,14 +136,30 @@ impl Flusher {
     }
 
     /// Notes in a recorder file what the sink has, if it has no file that says so.
-    fn note_done(&self) {
-        let file = self.session.persistent.as_ref().filter(|_| self.sink.file().is_none());
-        let Some(file) = file else { return };
+    fn note_done(&mut self) {
+        let is_apart = self.sink.takes_rows_apart();
+        let has_no_file = |_: &&_| is_apart || self.sink.file().is_none();
+        let Some(file) = self.session.persistent.as_ref().filter(has_no_file) else { return };
+        let held_back = |thread| if is_apart { self.sink.held_back(thread) } else { 0 };
         let sources = self.sources.iter().map(|source| &source.trace);
         let leaving = self.leaving.iter().map(|leaving| &leaving.trace);
-        for thread in sources.chain(leaving).chain([&self.unplaced, &self.forgotten]) {
-            thread.slot.into_iter().for_each(|slot| file.set_done(slot, thread.shown()));
+        // Others are forgotten as soon as this is noted.
+        let leaving = leaving.filter(|trace| trace.is_declared());
+        let mut rest = held_back(None);
+        for thread in sources.chain(leaving).chain([&self.unplaced]) {
+            if let Some(slot) = thread.slot {
+                let held_back = held_back(Some(thread.index()));
+                rest = rest.saturating_sub(held_back);
+                file.set_done(slot, thread.shown().saturating_sub(held_back));
+            }
         }
+        // What is held back of threads that have ended counts as theirs that were forgotten.
+        let extra = self.forgotten_extra.max(rest);
+        file.set_attempted(Nobody::Forgotten, self.forgotten.told + extra);
+        if let Some(slot) = self.forgotten.slot {
+            file.set_done(slot, (self.forgotten.shown() + extra).saturating_sub(rest));
+        }
+        self.forgotten_extra = extra;
     }
 
     /// Goes back to the end of the blocks that the sink kept of the last batch.
@@ -182,7 +198,7 @@ impl Flusher {
     pub(super) fn forget(&mut self, leaving: Leaving) {
         self.forgotten.told += leaving.trace.owed();
         if let Some(file) = &self.session.persistent {
-            file.set_attempted(Nobody::Forgotten, self.forgotten.told);
+            file.set_attempted(Nobody::Forgotten, self.forgotten.told + self.forgotten_extra);
         }
         // Only now, so that a recorder file always has the losses.
         drop(leaving.buffer);

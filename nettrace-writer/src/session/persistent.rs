@@ -45,7 +45,8 @@ impl SessionBuilder {
     /// [`start`](Self::start) refuses it beside [`redact`](Self::redact); a
     /// [`Secret`](crate::Secret) is not in it. The child of a `fork` does not share it, and the
     /// child of a bare `clone` system call must not emit.
-    /// What a sink [holds back](crate::sink::Sink::holds_back) is not in it.
+    /// What a sink [holds back](crate::sink::Sink::holds_back) is not in it, but counts as lost:
+    /// see [`Sink::held_back`](crate::sink::Sink::held_back).
     ///
     /// ```
     /// # #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]

@@ -446,6 +446,17 @@ pub trait Sink: Send {
         false
     }
 
+    /// How many events the sink holds back of a thread, by the index by which the session's stream
+    /// names it, or of all threads. Events that were lost between them count, too.
+    ///
+    /// A [recorder file](crate::SessionBuilder::persistent) has the count, so that these events are
+    /// told as lost if the process is killed. The session asks only if the sink [takes rows
+    /// apart](Self::takes_rows_apart). The default is 0.
+    fn held_back(&self, thread: Option<u64>) -> u64 {
+        let _ = thread;
+        0
+    }
+
     /// Whether the sink writes some rows without others, or in another order. The default is
     /// `false`.
     ///

@@ -93,8 +93,9 @@
 //! - Delay: an event is in the file when the window is over, also if the session is flushed. While
 //!   nobody emits that can take a second more.
 //! - A process that is killed loses the window, besides what a session loses without a tail
-//!   decision. One that exits without [`finish`](crate::Session::finish) does not (on Unix): what is
-//!   held back is decided upon then.
+//!   decision. With a [recorder file](crate::SessionBuilder::persistent) it loses only the window,
+//!   which is counted as lost. One that exits without [`finish`](crate::Session::finish) does not
+//!   (on Unix): what is held back is decided upon then.
 //!
 //! The bounds of a sink such as [`RotatingFiles`](crate::sink::RotatingFiles) hold for what is
 //! written: the tail decision begins a new stream when the next row does not fit, or when the sink
@@ -105,6 +106,7 @@
 mod blocks;
 mod counts;
 mod header;
+mod numbers;
 mod outgoing;
 mod queue;
 mod release;
@@ -115,6 +117,7 @@ mod trees;
 use std::{
     collections::VecDeque,
     fmt, io,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -122,8 +125,9 @@ use nettrace_format::v6::BlockKind;
 
 pub use self::counts::{PROVIDER, TailCounter, TailCounts};
 use self::{
-    blocks::{Malformed, Rows, blocks, lists, point},
+    blocks::{Malformed, Rows, blocks, lists, point, thread_sequences},
     header::Header,
+    numbers::{Numbers, Undecided},
     queue::{Queue, count_rows, malformed},
     release::{Release, With},
     roles::{Asked, Keep, Roles},
@@ -143,6 +147,7 @@ pub struct Tail<S> {
     held: VecDeque<Held>,
     /// The memory of what is held, besides the list of it.
     held_bytes: usize,
+    undecided: Undecided,
     trees: Trees,
     release: Option<Release>,
     queue: Queue,
@@ -157,8 +162,15 @@ struct Incoming {
     roles: Roles,
     /// The label lists since the last sequence point.
     lists: Table,
+    numbers: Numbers,
     /// How many streams there were when the session began this one.
     streams: u32,
+}
+
+impl Incoming {
+    fn new(roles: Roles, streams: u32) -> Self {
+        Self { roles, lists: Table::default(), numbers: Numbers::default(), streams }
+    }
 }
 
 /// Something that is held back.
@@ -167,6 +179,8 @@ struct Held {
     since: Instant,
     /// Batches are counted from 1.
     batch: u64,
+    /// How many numbers of each thread it has.
+    numbers: Vec<(u64, u64)>,
     what: What,
 }
 
@@ -182,10 +196,12 @@ enum What {
 
 impl Held {
     fn bytes(&self) -> usize {
-        match &self.what {
-            What::Stream { header, .. } => header.len(),
-            What::Blocks(bytes) => bytes.capacity(),
-        }
+        let numbers = self.numbers.capacity() * size_of::<(u64, u64)>();
+        numbers
+            + match &self.what {
+                What::Stream { header, .. } => header.len(),
+                What::Blocks(bytes) => bytes.capacity(),
+            }
     }
 }
 
@@ -211,6 +227,7 @@ impl<S: Sink> Tail<S> {
             incoming: None,
             held: VecDeque::new(),
             held_bytes: 0,
+            undecided: Undecided::default(),
             trees: Trees::default(),
             release: None,
             queue: Queue::default(),
@@ -282,6 +299,7 @@ impl<S: Sink> Tail<S> {
             if block.is(BlockKind::Event) {
                 let mut rows = Rows::new(block.body)?;
                 while let Some((header, payload)) = rows.next_row()? {
+                    incoming.numbers.row(header.capture_thread, header.sequence);
                     let list = incoming.lists.get(header.labels);
                     let Some(span) = list.and_then(|(list, _)| list.span) else { continue };
                     let role = incoming.roles.get(header.metadata_id);
@@ -291,18 +309,22 @@ impl<S: Sink> Tail<S> {
                 let (first, rows) = lists(block.body)?;
                 incoming.lists.add(first, &rows)?;
             } else if block.is(BlockKind::SequencePoint) {
-                point(block.body)?;
+                incoming.numbers.told(&point(block.body)?.threads);
                 incoming.lists = Table::default();
+            } else if block.is(BlockKind::RemoveThread) {
+                incoming.numbers.removed(&thread_sequences(block.body)?);
             } else if block.is(BlockKind::Metadata) {
                 incoming.roles.define(block.whole, &self.asked)?;
             }
         }
-        self.hold_back(now, What::Blocks(bytes));
+        let numbers = incoming.numbers.take();
+        self.hold_back(now, numbers, What::Blocks(bytes));
         Ok(())
     }
 
-    fn hold_back(&mut self, since: Instant, what: What) {
-        let held = Held { since, batch: self.batches, what };
+    fn hold_back(&mut self, since: Instant, numbers: Vec<(u64, u64)>, what: What) {
+        self.undecided.add(&numbers);
+        let held = Held { since, batch: self.batches, numbers, what };
         self.held_bytes += held.bytes();
         self.held.push_back(held);
     }
@@ -323,7 +345,9 @@ impl<S: Sink> Tail<S> {
             }
             let Some(held) = self.held.pop_front() else { break };
             self.held_bytes -= held.bytes();
-            self.release(held.what, now).map_err(|Malformed| malformed())?;
+            let released = self.release(held.what, now);
+            self.undecided.subtract(&held.numbers);
+            released.map_err(|Malformed| malformed())?;
             if !self.queue.has_failed() {
                 self.send();
             }
@@ -375,6 +399,8 @@ impl<S: Sink> Tail<S> {
         let lists = self.incoming.as_ref().map_or(0, |incoming| incoming.lists.bytes());
         let release = self.release.as_ref().map_or(0, Release::bytes);
         let held = self.held_bytes + self.held.capacity() * size_of::<Held>();
+        let numbers = self.incoming.as_ref().map_or(0, |incoming| incoming.numbers.bytes());
+        let held = held + numbers + self.undecided.bytes();
         held + lists + release + self.trees.bytes() + self.queue.bytes()
     }
 
@@ -394,6 +420,7 @@ impl<S: Sink> Tail<S> {
             lost += release.owed();
         }
         self.held_bytes = 0;
+        self.undecided = Undecided::default();
         self.counts.lost_events += lost;
         self.counter.set(&self.counts);
     }
@@ -404,16 +431,14 @@ impl<S: Sink> Sink for Tail<S> {
         let parsed = Header::new(header).map_err(|Malformed| malformed())?;
         let roles = Roles::new(parsed.ticks_per_second());
         if let Some(release) = &self.release {
-            self.incoming =
-                Some(Incoming { roles, lists: Table::default(), streams: release.streams() });
-            self.hold_back(Instant::now(), What::Stream { header: parsed, end });
+            self.incoming = Some(Incoming::new(roles, release.streams()));
+            self.hold_back(Instant::now(), Vec::new(), What::Stream { header: parsed, end });
             return Ok(());
         }
         self.sink.start(header, end)?;
         self.queue.started(&self.sink, header);
         let release = Release::new(parsed, end);
-        self.incoming =
-            Some(Incoming { roles, lists: Table::default(), streams: release.streams() });
+        self.incoming = Some(Incoming::new(roles, release.streams()));
         self.release = Some(release);
         Ok(())
     }
@@ -445,8 +470,16 @@ impl<S: Sink> Sink for Tail<S> {
         self.incoming.as_ref().is_some_and(|it| it.streams < streams || it.lists.bytes() > most)
     }
 
+    fn file(&self) -> Option<&Path> {
+        self.sink.file()
+    }
+
     fn takes_rows_apart(&self) -> bool {
         true
+    }
+
+    fn held_back(&self, thread: Option<u64>) -> u64 {
+        self.undecided.of(thread)
     }
 
     fn holds_back(&self) -> bool {

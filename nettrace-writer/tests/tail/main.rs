@@ -5,5 +5,7 @@ mod faults;
 #[cfg(unix)]
 mod killed;
 mod model;
+#[cfg(all(feature = "persistent", target_os = "linux", target_pointer_width = "64"))]
+mod recorder;
 mod sessions;
 mod support;

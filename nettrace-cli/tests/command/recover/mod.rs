@@ -19,6 +19,7 @@ use nettrace_reader::{ReadEvent, Reader, verify};
 use nettrace_writer::{
     Emit, Label, Session, SessionBuilder, TraceEvent, enter_labels,
     sink::{FileSink, RotationOptions, StreamSink},
+    tail::Tail,
 };
 use serde_json::Value;
 use testkit::process;
@@ -68,6 +69,11 @@ fn child() {
         "rotated" => {
             let options = RotationOptions::new(folder, "steps").file_size(20 << 10);
             builder().sink(options.build().unwrap())
+        }
+        "tail" | "held" => {
+            let options = RotationOptions::new(folder, "steps").file_size(20 << 10);
+            let window = if sink == "tail" { Duration::ZERO } else { Duration::from_secs(3600) };
+            builder().sink(Tail::new(options.build().unwrap()).window(window))
         }
         _ => {
             fs::create_dir(folder.join("taken")).unwrap();
@@ -189,7 +195,7 @@ const UNWRITTEN: u64 = WORKERS * (AFTER + 1) + BEFORE + AFTER;
 
 #[test]
 fn a_process_that_dies_leaves_every_event() {
-    for sink in ["file", "rotated"] {
+    for sink in ["file", "rotated", "tail"] {
         let died = Died::with(sink);
         assert!(sink == "file" || died.traces.len() > 2, "{:?}", died.traces);
         let before: Vec<_> = died.traces.iter().map(|path| fs::read(path).unwrap()).collect();
@@ -202,6 +208,14 @@ fn a_process_that_dies_leaves_every_event() {
         assert_eq!((summed(&output, "recovered"), summed(&output, "lost")), (UNWRITTEN, 0));
         assert_eq!(summed(&output, "bytes"), fs::metadata(&out).unwrap().len());
 
+        // It has what the session's files have, so these are not read beside it.
+        let folder = text(died.folder.path());
+        let merged_out = died.path("merged");
+        let merged = nettrace(&["merge", folder, "-o", text(&merged_out)], b"");
+        assert_eq!(merged.status.code(), Some(0), "{}", stderr(&merged));
+        has_all(&fs::read(&merged_out).unwrap());
+        fs::remove_file(&merged_out).unwrap();
+
         let piped = nettrace(&["recover", text(&died.recorder), "-o", "-"], b"");
         assert_eq!(piped.stdout, fs::read(&out).unwrap());
 
@@ -210,8 +224,8 @@ fn a_process_that_dies_leaves_every_event() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert_eq!((summed(&output, "events"), summed(&output, "lost")), (UNWRITTEN, 0));
         assert!(verify(&*fs::read(&rest).unwrap()).unwrap().is_sound());
-        fs::remove_file(&out).unwrap();
-        let merged = nettrace(&["merge", text(died.folder.path()), "-o", text(&out)], b"");
+        // The result that is there has nothing that these have not.
+        let merged = nettrace(&["merge", folder, "--force", "-o", text(&out)], b"");
         assert_eq!(merged.status.code(), Some(0), "{}", stderr(&merged));
         has_all(&fs::read(&out).unwrap());
         // What was recovered before is no file of the session.
@@ -222,6 +236,19 @@ fn a_process_that_dies_leaves_every_event() {
         let after: Vec<_> = died.traces.iter().map(|path| fs::read(path).unwrap()).collect();
         assert!(before == after && recorder == fs::read(&died.recorder).unwrap());
     }
+}
+
+#[test]
+fn what_a_tail_decision_held_back_counts_as_lost() {
+    let died = Died::with("held");
+    let (output, out) = died.recover("all", &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("tail decision held back"), "{}", stderr(&output));
+    let counts = ["files", "recovered", "lost"].map(|key| summed(&output, key));
+    assert_eq!(counts, [1, UNWRITTEN, WORKERS * BEFORE]);
+    let report = verify(&*fs::read(&out).unwrap()).unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!((report.events, report.lost), (UNWRITTEN, WORKERS * BEFORE));
 }
 
 #[test]

@@ -308,6 +308,11 @@ impl Persistent {
         self.front.word(at(nobody.slot()) + slot::OWN).fetch_max(attempted, Ordering::Relaxed);
     }
 
+    /// Notes that the numbers in the sink's files are not those of the session's streams.
+    pub(crate) fn numbers_are_noted(&self) {
+        self.front.half(superblock::NOTED).store(1, Ordering::Relaxed);
+    }
+
     /// Notes that the session has begun. A start that fails leaves no file behind.
     pub(crate) fn has_begun(&self) {
         self.has_begun.store(true, Ordering::Relaxed);

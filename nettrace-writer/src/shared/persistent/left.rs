@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, BufReader, ErrorKind, Read, Seek},
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use nettrace_format::{
@@ -79,10 +79,20 @@ fn seen(recorder: &Recorder<'_>, noted: &Path) -> Seen {
     // Without the file, what it had counts as lost. What can be read of one that is damaged counts.
     let mut last = Seen::new(recorder.streams());
     let _ = see(recorder, noted, None, &mut last);
+    if recorder.has_other_numbers() {
+        // Where the sink has begun files of its own, the last number tells how many.
+        for path in beside(noted) {
+            let mut seen = Seen::new(0);
+            let _ = see(recorder, &path, Some(u64::MAX), &mut seen);
+            if seen.stream() > last.stream() {
+                last = seen;
+            }
+        }
+        return last;
+    }
     if last.stream() < recorder.streams() {
         // The next file's path is not noted. It may be there already.
-        let beside = noted.parent().and_then(|folder| fs::read_dir(folder).ok());
-        for path in beside.into_iter().flatten().flatten().map(|entry| entry.path()) {
+        for path in beside(noted) {
             let mut seen = Seen::new(0);
             let _ = see(recorder, &path, Some(recorder.streams()), &mut seen);
             if seen.stream() == recorder.streams() {
@@ -93,7 +103,13 @@ fn seen(recorder: &Recorder<'_>, noted: &Path) -> Seen {
     last
 }
 
-/// Adds what a file of a recording has, if it is the stream of this number.
+/// What is in the folder of a file.
+fn beside(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let beside = file.parent().and_then(|folder| fs::read_dir(folder).ok());
+    beside.into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// Adds what a file of a recording has. If it is not the stream of this number, only which it is.
 fn see(
     recorder: &Recorder<'_>,
     path: &Path,
