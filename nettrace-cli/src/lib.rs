@@ -148,6 +148,8 @@ fn run_on(
     meanwhile: Meanwhile,
     out: &mut Output,
 ) -> Result<(), Failure> {
+    // At the end of a pipe nothing more is waited for.
+    limits.is_file = files.each().iter().all(|path| path.is_file());
     match args.command {
         // Each file has its own offsets, and is sound or not.
         Command::Verify { options, .. } => return verify_each(&files, limits, options, out),

@@ -22,6 +22,9 @@ pub(crate) struct Limits {
     /// Whether the source is several streams of one recording.
     #[arg(skip)]
     pub(crate) joined: bool,
+    /// Whether the source is a file, in which another trace may stand behind the first.
+    #[arg(skip)]
+    pub(crate) is_file: bool,
 }
 
 impl Limits {
@@ -35,6 +38,7 @@ impl Limits {
         Options::default()
             .dialect(dialect)
             .joined(self.joined)
+            .alone(self.is_file)
             .sort_limit(self.sort_limit.saturating_mul(1 << 20))
             .definitions_limit(self.definitions())
     }

@@ -154,6 +154,9 @@ pub enum ErrorKind {
     },
     /// The first block is not the Trace block.
     NoTraceBlock,
+    /// Behind the end of the stream another one begins, which was not read: see
+    /// [`Options::alone`](crate::Options::alone).
+    AnotherStream,
     /// In a source of [joined](crate::Options::joined) streams, one is not of the recording of the
     /// first, or not of version 6.
     OtherRecording,
@@ -237,6 +240,11 @@ impl fmt::Display for ErrorKind {
                 f,
                 "an object is of the unknown type {name:?} and cannot be skipped: use a newer \
                  reader"
+            ),
+            Self::AnotherStream => write!(
+                f,
+                "behind the end of the stream another one begins, which was not read: cut the \
+                 source here, and read both; everything before was delivered"
             ),
             Self::NoTraceBlock => write!(f, "the first block is not a Trace block"),
             Self::OtherRecording => write!(

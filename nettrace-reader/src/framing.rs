@@ -69,6 +69,14 @@ impl<R: Source> Blocks<R> {
         Ok(Some(format == Format::V6 && self.format == format))
     }
 
+    /// Whether another stream begins behind the end of this one. Bytes of other kinds are not
+    /// part of any.
+    pub(crate) fn another_begins(&mut self) -> Result<bool> {
+        self.input.consume(self.current);
+        self.current = 0;
+        Ok(fill(&mut self.input, MAGIC.len())? == MAGIC)
+    }
+
     /// How to parse the stream's blocks.
     pub(crate) fn format(&self) -> Format {
         self.format
@@ -127,6 +135,9 @@ impl<R: Source> Blocks<R> {
     }
 }
 
+/// The first bytes of a stream.
+const MAGIC: &[u8; 8] = b"Nettrace";
+
 /// A block header of version 6: 24 bits of size, 8 bits of kind.
 const V6_BLOCK_HEADER: usize = 4;
 
@@ -155,7 +166,7 @@ fn read_block_header<R: Source>(input: &mut Input<R>) -> Result<(BlockHead, usiz
 /// Checks the stream header. Also returns the minor version. The sizes, and the way to recognize
 /// the older versions, are those of NetTrace V6, "Stream header", and of NetTrace V4.
 fn read_stream_header<R: Source>(input: &mut Input<R>) -> Result<(Format, u32)> {
-    let magic = b"Nettrace";
+    let magic = MAGIC;
     let header = fill(input, 20)?;
     if header.get(..8) != Some(magic) {
         let kind = if objects::begins(header) {

@@ -58,6 +58,7 @@ pub struct Options {
     pub(crate) dialect: Dialect,
     pub(crate) runtime_events: bool,
     pub(crate) joined: bool,
+    pub(crate) alone: bool,
 }
 
 impl Default for Options {
@@ -74,6 +75,7 @@ impl Default for Options {
             dialect: Dialect::default(),
             runtime_events: true,
             joined: false,
+            alone: false,
         }
     }
 }
@@ -253,6 +255,32 @@ impl Options {
     #[must_use]
     pub fn joined(mut self, joined: bool) -> Self {
         self.joined = joined;
+        self
+    }
+
+    /// Whether it is an error if another stream begins behind the end of the stream. The default is
+    /// `false`: what stands there is not read, as the format demands.
+    ///
+    /// With `true`, a reader waits at the end for the next bytes of the source. So it is for files,
+    /// in which somebody may have put two traces one after the other.
+    ///
+    /// ```
+    /// use nettrace_reader::{ErrorKind, Options};
+    ///
+    /// let file = nettrace_reader::example();
+    /// let twice = [&file[..], &file[..]].concat();
+    /// let mut reader = Options::default().alone(true).open(&twice[..])?;
+    /// let error = reader.read_to_end().unwrap_err();
+    /// assert!(matches!(error.kind(), ErrorKind::AnotherStream));
+    /// assert_eq!((error.offset(), reader.totals().events), (file.len() as u64, 2));
+    /// // Anything else is what the writer of a file has left there.
+    /// let behind = [&file[..], &file[8..]].concat();
+    /// Options::default().alone(true).open(&behind[..])?.read_to_end()?;
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
+    #[must_use]
+    pub fn alone(mut self, alone: bool) -> Self {
+        self.alone = alone;
         self
     }
 }

@@ -59,6 +59,8 @@ pub struct Reader<R> {
     finished_types_cost: usize,
     /// The first damage in a description of an event type.
     first_damage: Option<Damage>,
+    /// Where the first Trace block stands that is not the first block.
+    second_trace: Option<u64>,
     part: Part,
     pub(crate) current: Current,
     state: State,
@@ -406,6 +408,13 @@ impl<R: Source> Reader<R> {
         if head.kind == BlockKind::EndOfStream && self.options.joined && self.next_stream()? {
             return Ok(Step::BlockEnd);
         }
+        let is_last = matches!(step, Ok(Step::End)) && self.options.alone && !self.options.joined;
+        if is_last {
+            let offset = self.blocks.offset();
+            if self.blocks.another_begins()? {
+                return Err(Error::new(offset, ErrorKind::AnotherStream));
+            }
+        }
         step
     }
 
@@ -417,6 +426,7 @@ impl<R: Source> Reader<R> {
             finished_threads,
             finished_types_cost,
             first_damage,
+            second_trace,
             part,
             options,
             current,
@@ -427,6 +437,11 @@ impl<R: Source> Reader<R> {
         let mut cursor = Cursor::new(body, head.body);
         match head.kind {
             BlockKind::EndOfStream => {
+                if let (Some(offset), None) = (*second_trace, *first_damage) {
+                    let what = "it is the second one, and was passed over; everything else was \
+                                delivered, with the clock of the first";
+                    return Err(Error::malformed(BlockKind::Trace, Damage { offset, what }).into());
+                }
                 let Some(Damage { offset, what }) = *first_damage else { return Ok(Step::End) };
                 let kind = ErrorKind::DamagedTypes { count: totals.damaged_types, what };
                 return Err(Error::new(offset, kind).into());
@@ -443,7 +458,8 @@ impl<R: Source> Reader<R> {
                 return Ok(Step::BlockEnd);
             }
             BlockKind::Trace => {
-                return Err(Damage { offset: head.offset, what: "it is the second one" }.into());
+                second_trace.get_or_insert(head.offset);
+                return Ok(Step::BlockEnd);
             }
             BlockKind::Metadata => {
                 metadata::parse_metadata(format, body, head.body, |row| {

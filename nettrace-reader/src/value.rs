@@ -102,9 +102,15 @@ impl fmt::Display for Decimal {
     }
 }
 
-/// The fields of one payload, in order: an iterator over names and values. It ends after an error.
-/// An error also follows a value whose type is [unknown](Type::Unknown), [too deep](Type::Deep) or
-/// [damaged](Type::Damaged), because nobody knows where the next field begins.
+/// The fields of one payload, in order: an iterator over names and values.
+///
+/// A field with a RelLoc or DataLoc whose data does not fit is an error in its place, and the fields
+/// behind it follow. Any other error is the last item, because it is not known where the next field
+/// begins. Such an error also follows a value whose type is [unknown](Type::Unknown), [too
+/// deep](Type::Deep) or [damaged](Type::Damaged).
+///
+/// A Boolean that is the last field may have one byte instead of four, as profilers of .NET write
+/// it.
 ///
 /// ```
 /// use nettrace_reader::Value;
@@ -146,6 +152,8 @@ impl<'a> Fields<'a> {
                 date,
                 is_lost: false,
                 lost: None,
+                misplaced: None,
+                has_short_boolean: false,
             };
             Self { fields: fields.iter(), decoder, base, has_ended: false }
         };
@@ -168,6 +176,11 @@ impl<'a> Fields<'a> {
     #[must_use]
     pub fn used(&self) -> usize {
         self.decoder.cursor.position().max(self.decoder.located)
+    }
+
+    /// Whether the last field is a Boolean of one byte.
+    pub(crate) fn has_short_boolean(&self) -> bool {
+        self.decoder.has_short_boolean
     }
 
     /// Whether a value had no known end.
@@ -240,14 +253,25 @@ impl<'a> Fields<'a> {
         if self.decoder.object.is_some() {
             return Some(Ok((&field.name, self.value_of_table(field))));
         }
-        Some(match self.decoder.value(&field.ty) {
-            Ok(value) => Ok((&field.name, value)),
-            Err(damage) => {
+        if field.ty == Type::Boolean && self.fields.as_slice().is_empty() {
+            if let Some(value) = self.decoder.short_boolean() {
+                return Some(Ok((&field.name, value)));
+            }
+        }
+        let value = self.decoder.value(&field.ty);
+        Some(match (value, self.decoder.misplaced.take()) {
+            (Ok(value), None) => Ok((&field.name, value)),
+            (Ok(_), Some(damage)) => Err(self.error(damage)),
+            (Err(damage), _) => {
                 self.fields = [].iter();
-                let kind = ErrorKind::Payload { what: damage.what };
-                Err(Error::new(self.base + damage.offset, kind))
+                Err(self.error(damage))
             }
         })
+    }
+
+    #[cold]
+    fn error(&self, damage: Damage) -> Error {
+        Error::new(self.base + damage.offset, ErrorKind::Payload { what: damage.what })
     }
 
     /// Ends the fields. Says once why the last value was not decoded, if it was not.
@@ -255,8 +279,7 @@ impl<'a> Fields<'a> {
     fn end(&mut self) -> Option<Result<(&'a str, Value<'a>)>> {
         self.fields = [].iter();
         let damage = self.decoder.lost.take()?;
-        let kind = ErrorKind::Payload { what: damage.what };
-        Some(Err(Error::new(self.base + damage.offset, kind)))
+        Some(Err(self.error(damage)))
     }
 }
 
@@ -288,6 +311,9 @@ struct Decoder<'a> {
     is_lost: bool,
     /// Why, unless the type says that the value is the last one. The caller must still be told.
     lost: Option<Damage>,
+    /// Why located data within the field does not fit. The field's own bytes do.
+    misplaced: Option<Damage>,
+    has_short_boolean: bool,
 }
 
 impl<'a> Decoder<'a> {
@@ -374,13 +400,20 @@ impl<'a> Decoder<'a> {
             Type::RelLoc(element) => {
                 let (size, position) = location(cursor)?;
                 let start = cursor.position() + position;
-                self.located(element, start, size)?
+                self.located(element, start, size)
             }
             Type::DataLoc(element) => {
                 let (size, position) = location(cursor)?;
-                self.located(element, position, size)?
+                self.located(element, position, size)
             }
         })
+    }
+
+    /// A Boolean of one byte at the end of the payload.
+    fn short_boolean(&mut self) -> Option<Value<'a>> {
+        self.has_short_boolean = self.cursor.remaining() == 1;
+        let byte = if self.has_short_boolean { self.cursor.u8().ok()? } else { return None };
+        Some(Value::Bool(byte != 0))
     }
 
     /// The rest of the payload. No field after it can be found.
@@ -439,8 +472,19 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Decodes `size` bytes of elements at `start` of the payload. The cursor does not move.
-    fn located(&mut self, element: &'a Type, start: usize, size: usize) -> Read<Value<'a>> {
+    /// Decodes `size` bytes of elements at `start` of the payload. The cursor does not move, so
+    /// the field behind can be found even if they do not fit.
+    fn located(&mut self, element: &'a Type, start: usize, size: usize) -> Value<'a> {
+        let (cursor, object, is_repeated) = (self.cursor, self.object, self.is_repeated);
+        let value = self.elements_at(element, start, size);
+        (self.cursor, self.object, self.is_repeated) = (cursor, object, is_repeated);
+        value.unwrap_or_else(|damage| {
+            self.misplaced.get_or_insert(damage);
+            Value::Bytes(&[])
+        })
+    }
+
+    fn elements_at(&mut self, element: &'a Type, start: usize, size: usize) -> Read<Value<'a>> {
         let Some(end) = start.checked_add(size).filter(|end| *end <= self.payload.len()) else {
             return Err(self.cursor.damage("a RelLoc or DataLoc points beyond the payload"));
         };
@@ -452,13 +496,10 @@ impl<'a> Decoder<'a> {
                 .cursor
                 .damage("the size of located data is no multiple of its elements'"));
         }
-        let back = self.cursor;
         self.cursor = Cursor::new(&self.payload[..end], 0);
         self.cursor.bytes(start)?;
-        let value = self.elements(element, size / each.max(1));
-        self.cursor = back;
         self.located = self.located.max(end);
-        value
+        self.elements(element, size / each.max(1))
     }
 
     fn terminated_text(&mut self) -> Read<Value<'a>> {

@@ -119,11 +119,7 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at byte {}: {}: {}", self.offset, self.rule, self.detail)?;
-        match self.rule.basis() {
-            Basis::Format => Ok(()),
-            Basis::Reader => f.write_str(" (the format allows it, the reference reader does not)"),
-            Basis::Project => f.write_str(" (the format allows it, this project does not)"),
-        }
+        f.write_str(self.rule.basis().remark())
     }
 }
 
@@ -139,6 +135,17 @@ pub enum Basis {
     /// The writers of this project promise it. Other producers do otherwise, and readers live with
     /// it.
     Project,
+}
+
+impl Basis {
+    /// What follows the description of a violation.
+    pub(crate) fn remark(self) -> &'static str {
+        match self {
+            Self::Format => "",
+            Self::Reader => " (the format allows it, the reference reader does not)",
+            Self::Project => " (the format allows it, this project does not)",
+        }
+    }
 }
 
 impl fmt::Display for Basis {
@@ -164,7 +171,11 @@ impl Rule {
     pub fn basis(self) -> Basis {
         match self {
             Self::OneThread | Self::ThreadIds | Self::PayloadSize => Basis::Reader,
-            Self::SyncTime | Self::PayloadFields => Basis::Project,
+            Self::SyncTime
+            | Self::MetadataIds
+            | Self::Nesting
+            | Self::PayloadFields
+            | Self::Alone => Basis::Project,
             _ => Basis::Format,
         }
     }
@@ -214,6 +225,11 @@ pub enum Rule {
     /// A provider gives an event id to one event type, or to several with the same name and fields.
     /// In version 6 these must be different versions of one type. Event id 0 means "no id".
     EventIds,
+    /// In version 6, no metadata id is 0.
+    MetadataIds,
+    /// The types of fields are nested at most 48 levels deep. This crate does not follow deeper
+    /// ones.
+    Nesting,
     /// No thread index is that of a removed thread or equals the OS id of another thread, even of
     /// one that was removed. A sequence point that flushes threads makes the ids available again.
     ThreadIds,
@@ -222,6 +238,9 @@ pub enum Rule {
     /// A payload has exactly the fields of its event type. (If the event type has no fields, the
     /// payload may have any content.)
     PayloadFields,
+    /// Behind the end of the stream no other one begins. Checked with
+    /// [`Options::alone`](crate::Options::alone).
+    Alone,
 }
 
 impl fmt::Display for Rule {
@@ -243,7 +262,10 @@ impl fmt::Display for Rule {
             Self::EventIds => "event-ids",
             Self::ThreadIds => "thread-ids",
             Self::PayloadSize => "payload-size",
+            Self::MetadataIds => "metadata-ids",
+            Self::Nesting => "nesting",
             Self::PayloadFields => "payload-fields",
+            Self::Alone => "alone",
         })
     }
 }

@@ -84,6 +84,22 @@ pub fn one_collect_trace(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
+/// Finds odd traces that were made by hand from the specifications, next to the workspace, by their
+/// names. If the folder is absent, prints a line and returns an empty list.
+///
+/// # Panics
+/// If the folder cannot be read.
+pub fn format_cases() -> Vec<PathBuf> {
+    let folder = Path::new(SHARED).join("cases/format");
+    let Ok(entries) = fs::read_dir(&folder) else {
+        println!("skipped: no cases in {}", folder.display());
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    paths.sort();
+    paths
+}
+
 /// A trace, as input for the reference reader.
 #[derive(Debug)]
 pub enum Trace<'a> {

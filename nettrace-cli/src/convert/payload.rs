@@ -1,9 +1,11 @@
 //! Payloads of version 6, made again in the form that sessions write: dates of eight bytes instead
-//! of sixteen, and data of its own for each RelLoc and DataLoc, which may overlap.
+//! of sixteen, Booleans of four instead of one, and data of its own for each RelLoc and DataLoc, which
+//! may overlap.
 
 use nettrace_format::{
     payload::{MAX_PAYLOAD, Refusal},
     redact::parts::{Located, Parts, put_located},
+    v6::PlainType,
 };
 use nettrace_reader::{Field, Type, WallTime};
 
@@ -63,7 +65,11 @@ impl Again<'_> {
             Type::DataLoc(element) => self.location(element, false)?,
             other => {
                 let plain = plain(other).ok_or(Refusal::Malformed)?;
-                self.out.extend_from_slice(self.source.plain(plain)?);
+                let value = self.source.plain(plain)?;
+                self.out.extend_from_slice(value);
+                if plain == PlainType::Boolean {
+                    self.out.resize(self.out.len() + (4 - value.len()), 0);
+                }
             }
         }
         match self.out.len() - self.start + self.size > MAX_PAYLOAD {

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use nettrace_reader::Basis;
 use serde::Serialize;
 
 use crate::{
@@ -29,12 +28,16 @@ pub(crate) fn verify(
 ) -> Result<(), Failure> {
     let options = source.options(limits);
     let report = nettrace_reader::heph::verify(source.bytes, options, wanted.most)?;
-    // All are of the format.
-    let counts = (report.count, report.count);
+    let counts = (report.count, report.format_count);
     if !wanted.json {
         let totals = format!(
-            "events={} lost={} spans={} packets={} bytes={}",
-            report.events, report.lost, report.spans, report.packets, report.bytes
+            "events={} lost={} spans={} packets={} bytes={} of_format={}",
+            report.events,
+            report.lost,
+            report.spans,
+            report.packets,
+            report.bytes,
+            report.format_count
         );
         write_text(&report.violations, report.count, &totals, out)?;
         return result(counts, wanted.strict);
@@ -43,7 +46,7 @@ pub(crate) fn verify(
     let findings = report.violations.into_iter().map(|violation| Finding {
         offset: violation.offset,
         rule: None,
-        basis: Basis::Format.to_string(),
+        basis: violation.basis.to_string(),
         detail: violation.what,
     });
     let totals = Totals {

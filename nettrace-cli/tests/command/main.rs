@@ -19,6 +19,7 @@ mod heph_spans;
 mod info;
 mod judge;
 mod judge_dotnet;
+mod odd_forms;
 mod one_collect;
 mod processes;
 #[path = "../program/mod.rs"]

@@ -62,7 +62,8 @@ impl<'a> Parts<'a> {
         Ok(bytes)
     }
 
-    /// A value without parts. A date has eight bytes.
+    /// A value without parts. A date has eight bytes. A Boolean has four, or one at the end of the
+    /// payload, as profilers of .NET write it.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -70,6 +71,7 @@ impl<'a> Parts<'a> {
         use PlainType as P;
         let len = match ty {
             P::SByte | P::Byte | P::Utf8CodeUnit | P::Boolean8 => 1,
+            P::Boolean if self.rest.len() == 1 => 1,
             P::Int16 | P::UInt16 | P::Utf16CodeUnit => 2,
             P::Boolean | P::Int32 | P::UInt32 | P::Single => 4,
             P::Int64 | P::UInt64 | P::Double | P::DateTime => 8,

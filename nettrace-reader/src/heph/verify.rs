@@ -5,6 +5,7 @@ use std::{fmt, io};
 use crate::{
     error::{Error, ErrorKind, Result},
     heph::{packet::Event, reader::Options, span::SpanPart, value::Value},
+    verify::Basis,
 };
 
 /// A promise that was broken, and where.
@@ -15,11 +16,13 @@ pub struct Violation {
     pub offset: u64,
     /// A description of what is wrong.
     pub what: String,
+    /// Where the promise comes from. None is of the reference reader, which does not read Heph.
+    pub basis: Basis,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at byte {}: {}", self.offset, self.what)
+        write!(f, "at byte {}: {}{}", self.offset, self.what, self.basis.remark())
     }
 }
 
@@ -31,6 +34,8 @@ pub struct Report {
     pub violations: Vec<Violation>,
     /// The number of all violations.
     pub count: u64,
+    /// How many of them are of rules of the format itself: see [`Violation::basis`].
+    pub format_count: u64,
     /// The number of events.
     pub events: u64,
     /// The number of lost events. A loss that a counter shows breaks no promise.
@@ -62,23 +67,44 @@ impl Report {
         self.count == 0
     }
 
-    fn add(&mut self, offset: u64, what: String, most: usize) {
+    /// Whether the trace keeps the rules of the format. It may still break what this project
+    /// promises beyond the format.
+    ///
+    /// ```
+    /// use nettrace_reader::heph::{Options, verify};
+    ///
+    /// # let file = nettrace_reader::heph_example();
+    /// assert!(verify(&file[..], Options::default(), 10)?.keeps_format());
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
+    #[must_use]
+    pub fn keeps_format(&self) -> bool {
+        self.format_count == 0
+    }
+
+    fn add(&mut self, offset: u64, what: String, basis: Basis, most: usize) {
         self.count += 1;
+        self.format_count += u64::from(basis == Basis::Format);
         if self.violations.len() < most {
-            self.violations.push(Violation { offset, what });
+            self.violations.push(Violation { offset, what, basis });
         }
     }
 }
 
-/// Reads a trace to its end and checks it. The report lists the first `most` violations. The
-/// promises are:
+/// Reads a trace to its end and checks it. The report lists the first `most` violations.
+///
+/// The format demands:
 ///
 /// * Packets are complete.
 /// * Descriptions and attributes can be decoded.
+/// * No two epochs contradict each other, as each holds for the entire trace.
+///
+/// The writers of this project promise more:
+///
 /// * No event ends before it starts.
 /// * No event starts exactly at the epoch, because older events get that time, too.
-/// * The numbers of a stream never go back.
-/// * No two epochs contradict each other.
+/// * The numbers of a stream never go back. The format leaves the counter to the writer, and allows
+///   packets to be late.
 /// * Ids of traces have 32 hexadecimal digits, ids of spans 16, in lower case.
 ///
 /// # Errors
@@ -113,12 +139,12 @@ pub fn verify<R: io::Read>(source: R, options: Options, most: usize) -> Result<R
         report.spans += u64::from(span.unwrap_or(takes_time));
         if let Some((name, id)) = misspelled(&event) {
             let what = format!("event {counter} of stream {stream} has {id:?} as `{name}`");
-            report.add(offset, what, most);
+            report.add(offset, what, Basis::Project, most);
         }
         let has_no_time = (event.start, event.end) == (0, 0);
         if event.end < event.start {
             let what = format!("event {counter} of stream {stream} ends before it starts");
-            report.add(offset, what, most);
+            report.add(offset, what, Basis::Project, most);
         }
         if let Some(error) = event.attributes().find_map(Result::err) {
             stop(error, &mut report, most)?;
@@ -127,15 +153,17 @@ pub fn verify<R: io::Read>(source: R, options: Options, most: usize) -> Result<R
             let what =
                 format!("event {counter} of stream {stream} is as old as the epoch, or older");
             let is_known = reader.epoch().is_some();
-            if is_known { &mut report } else { &mut early }.add(offset, what, most);
+            let report = if is_known { &mut report } else { &mut early };
+            report.add(offset, what, Basis::Project, most);
         }
         if reader.totals().step_backs > before {
             let what = format!("event {counter} of stream {stream} comes after a later one");
-            report.add(offset, what, most);
+            report.add(offset, what, Basis::Project, most);
         }
     }
     if let Some(offset) = reader.epochs_differ() {
-        report.add(offset, "the epoch is not the one that was set before".to_owned(), most);
+        let what = "the epoch is not the one that was set before".to_owned();
+        report.add(offset, what, Basis::Format, most);
     }
     if reader.epoch().is_some() && early.count > 0 {
         report.count += early.count;
@@ -171,6 +199,6 @@ fn stop(error: Error, report: &mut Report, most: usize) -> Result<()> {
     if matches!(error.kind(), ErrorKind::Io(_) | ErrorKind::LimitExceeded { .. }) {
         return Err(error);
     }
-    report.add(error.offset(), error.kind().to_string(), most);
+    report.add(error.offset(), error.kind().to_string(), Basis::Format, most);
     Ok(())
 }

@@ -59,6 +59,7 @@ impl Options {
             finished_types: Vec::new(),
             finished_types_cost: 0,
             first_damage: None,
+            second_trace: None,
             current: Current::default(),
             state: State::BetweenBlocks,
         })

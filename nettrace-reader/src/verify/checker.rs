@@ -90,6 +90,11 @@ impl Checker {
             self.log.report.blocks += 1;
             self.log.report.bytes = blocks.offset();
             if head.kind == BlockKind::EndOfStream {
+                let offset = blocks.offset();
+                if self.options.alone && blocks.another_begins()? {
+                    let detail = || "behind the end another stream begins".to_owned();
+                    self.log.add(offset, Rule::Alone, detail);
+                }
                 return Ok(());
             }
             if let Some(flaw) = head.flaw {
@@ -194,7 +199,9 @@ impl Checker {
     ) -> std::result::Result<(), Stop> {
         let id = metadata.id;
         if id == 0 {
-            self.log.add(offset, Rule::Reference, || "metadata id 0 stands for none".to_owned());
+            // In versions 4 and 5 the rows of id 0 are descriptions of types.
+            let rule = if tables.reuses_ids() { Rule::Reference } else { Rule::MetadataIds };
+            self.log.add(offset, rule, || "metadata id 0 stands for none".to_owned());
         }
         let is_numbered = metadata.event_id != 0 || self.is_reference();
         if tables.metadata_slot(id).is_none() {
@@ -217,7 +224,7 @@ impl Checker {
             self.log.add(offset, Rule::Readable, || format!("a field has the unknown type {code}"));
         }
         if metadata.is_deep() {
-            self.log.add(offset, Rule::Readable, || {
+            self.log.add(offset, Rule::Nesting, || {
                 "a field's type is nested more than 48 levels deep, and not followed".to_owned()
             });
         }

@@ -60,6 +60,11 @@ impl Log {
                 return;
             }
         }
+        if fields.has_short_boolean() {
+            self.add(end - 1, Rule::PayloadFields, || {
+                "the last field, a Boolean, has one byte instead of four".to_owned()
+            });
+        }
         let (used, size) = (fields.used(), payload.len());
         if used != size {
             self.add(end - (size - used) as u64, Rule::PayloadFields, || {

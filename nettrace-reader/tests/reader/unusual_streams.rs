@@ -169,7 +169,7 @@ fn deep_types_leave_the_payload() {
             assert_eq!(names, ["a", "b", if is_known { "c" } else { "!" }], "{depth}");
             assert_eq!(values.len(), 2);
             let found = violations(Dialect::Specification, &bytes);
-            assert_eq!(found, &[Rule::Readable][usize::from(is_known)..], "{depth}");
+            assert_eq!(found, &[Rule::Nesting][usize::from(is_known)..], "{depth}");
             let mut reader = Reader::new(&*bytes).unwrap();
             reader.read_to_end().unwrap();
             assert_eq!(reader.totals().deep_types, u64::from(!is_known));
@@ -208,7 +208,7 @@ fn deep_types_of_versions_4_and_5() {
                 let names: Vec<_> = values[0].iter().map(|(name, _)| &**name).collect();
                 assert_eq!((names, &values[0][2]), (vec!["a", "b", "!"], &pairs(&[DEEP])[0]));
                 assert_eq!(reader.totals().deep_types, 1);
-                assert_eq!(violations(Dialect::Specification, &bytes), [Rule::Readable]);
+                assert_eq!(violations(Dialect::Specification, &bytes), [Rule::Nesting]);
             }
         }
     }

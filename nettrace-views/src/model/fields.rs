@@ -19,19 +19,22 @@ const DESCRIBED: &str = "_";
 /// bytes of the payload the values take.
 ///
 /// # Errors
-/// A field cannot be decoded, or nobody knows where the last one ends. The values before have been
-/// taken.
+/// A field cannot be decoded, or nobody knows where the last one ends. The other values have been
+/// taken, as far as it is known where they begin.
 #[inline]
 pub fn walk<'a>(event: &Event<'a>, mut take: impl FnMut(usize, Value<'a>)) -> Result<usize> {
     let mut values = event.fields();
-    let mut place = 0;
+    let (mut place, mut first_error) = (0, None);
     // After a value whose end is unknown comes an error, even after the last one.
     while !values.is_exhausted() {
-        let Some(value) = values.next() else { break };
-        take(place, value?.1);
+        match values.next() {
+            Some(Ok((_, value))) => take(place, value),
+            Some(Err(error)) => first_error = first_error.or(Some(error)),
+            None => break,
+        }
         place += 1;
     }
-    Ok(values.used())
+    first_error.map_or(Ok(values.used()), Err)
 }
 
 /// What an event type states of its fields: Rust types by the paths of fields.

@@ -120,7 +120,7 @@ impl EndFields {
         let mut stated = (None, None);
         let Some(last) = self.duration.max(self.outcome) else { return stated };
         for (index, field) in event.fields().enumerate().take(last + 1) {
-            let Ok((_, value)) = field else { break };
+            let Ok((_, value)) = field else { continue };
             match value {
                 Value::U64(nanos) if self.duration == Some(index) => {
                     stated.0 = Some(nanos.try_into().unwrap_or(i64::MAX));

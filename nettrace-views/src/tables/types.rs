@@ -203,9 +203,16 @@ impl TypeTable {
         // Whether all values are in their columns.
         let mut is_whole = true;
         let mut columns = self.columns.iter_mut();
-        let used = walk(event, |_, value| match columns.next() {
-            Some(Some(column)) => is_whole &= column.push(&value).is_ok(),
-            _ => is_whole = false,
+        let mut taken = 0;
+        let used = walk(event, |place, value| {
+            // Those between could not be decoded.
+            let missing = columns.by_ref().take(place - taken);
+            missing.flatten().for_each(Column::push_null);
+            taken = place + 1;
+            match columns.next() {
+                Some(Some(column)) => is_whole &= column.push(&value).is_ok(),
+                _ => is_whole = false,
+            }
         });
         columns.flatten().for_each(Column::push_null);
         let is_decoded = used.is_ok();

@@ -10,8 +10,8 @@ use crate::{
 /// The decoded fields of an event.
 #[derive(Debug)]
 pub struct Payload<'a> {
-    /// Names, all different, and values. A value is `None` if the payload ends before the field, or
-    /// after a field that cannot be decoded.
+    /// Names, all different, and values. A value is `None` if it cannot be decoded, if the payload
+    /// ends before the field, or if it is not known where the field begins.
     pub fields: Vec<(&'a str, Option<Value<'a>>)>,
     /// The size of the payload.
     pub bytes: usize,
@@ -26,8 +26,10 @@ impl<'a> Payload<'a> {
     #[must_use]
     pub fn of(event: &Event<'a>, ty: &'a EventType) -> Self {
         let types = &event.metadata().fields;
-        let mut fields = Vec::with_capacity(types.len());
+        let mut fields: Vec<(&str, Option<Value<'a>>)> = Vec::with_capacity(types.len());
         let error = walk(event, |place, value| {
+            let missing = ty.names.get(fields.len()..place).unwrap_or_default();
+            fields.extend(missing.iter().map(|name| (&**name, None)));
             fields.extend(ty.names.get(place).map(|name| (&**name, Some(value))));
         });
         let error = error.err();

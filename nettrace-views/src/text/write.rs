@@ -187,8 +187,15 @@ fn write_others(
             detail.write(value, out)?;
         }
     }
-    if let Some(error) = &payload.error {
-        write!(out, " (the next field cannot be decoded: {error})")?;
+    let Some(error) = &payload.error else { return Ok(()) };
+    let missing = payload.fields.iter().position(|(_, value)| value.is_none());
+    let behind = missing.and_then(|at| payload.fields.get(at + 1..)).unwrap_or_default();
+    match missing {
+        Some(at) if behind.iter().any(|(_, value)| value.is_some()) => {
+            let name = OneLine(payload.fields[at].0);
+            write!(out, " (`{name}` cannot be decoded: {error})")?;
+        }
+        _ => write!(out, " (the next field cannot be decoded: {error})")?,
     }
     Ok(())
 }

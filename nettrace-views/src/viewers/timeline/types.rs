@@ -130,7 +130,7 @@ impl EventType {
         let mut ending = Ending::default();
         let known = self.end.polls.map_or(0, |place| place + 1);
         for (place, field) in event.fields().enumerate().take(known) {
-            let Ok((_, value)) = field else { break };
+            let Ok((_, value)) = field else { continue };
             ending.note(self, place, &value);
         }
         ending
