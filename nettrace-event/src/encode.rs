@@ -100,7 +100,8 @@ pub trait PayloadEncoder: Sized {
     }
 
     /// Says that values of at least `len` bytes follow, as NetTrace has them. Returns `false` if
-    /// they do not fit: then they need not be passed. The derive says it of fields that are numbers.
+    /// they do not fit: then they need not be passed. The derive says it of fields that are
+    /// numbers.
     #[inline(always)]
     fn expect(&mut self, len: usize) -> bool {
         let _ = len;

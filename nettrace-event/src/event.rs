@@ -329,7 +329,8 @@ impl EventType {
 /// The [payload size](EventType::payload_size) of a type whose payloads differ in size.
 pub const PAYLOADS_VARY: u32 = u32::MAX;
 
-/// The flags of a row that has its metadata id and its payload's size, and of one that has its size.
+/// The flags of a row that has its metadata id and its payload's size, and of one that has its
+/// size.
 const WHOLE: u64 = 0x81;
 const SIZED: u64 = 0x80;
 

@@ -76,7 +76,8 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
 }
 
 /// The lists of lints that a type or its parts allow or expect, for the constant that the code is
-/// in: it names what the type names. No other lint of the compiler is allowed: a crate may forbid that.
+/// in: it names what the type names. No other lint of the compiler is allowed: a crate may forbid
+/// that.
 pub(crate) fn allowed_lints(input: &DeriveInput) -> Vec<TokenStream> {
     let of_fields = |fields: &Fields| fields.iter().flat_map(|field| field.attrs.clone()).collect();
     let of_parts: Vec<Attribute> = match &input.data {

@@ -3,9 +3,9 @@
 //! names only that crate, mostly its `__private`. Programs that read traces have `ReadEvent` and
 //! `ReadField` through `nettrace-reader`.
 //!
-//! `ast` and `doc_comment` read the input, `valid` checks it, `expand`, `field` and `read` write the
-//! code. If there are mistakes, `fallback` writes the code instead. `traced` and `span` write spans.
-//! The events of a span are an input for the derive, which `start_and_stop` writes.
+//! `ast` and `doc_comment` read the input, `valid` checks it, `expand`, `field` and `read` write
+//! the code. If there are mistakes, `fallback` writes the code instead. `traced` and `span` write
+//! spans. The events of a span are an input for the derive, which `start_and_stop` writes.
 
 mod ast;
 mod attr;

@@ -147,15 +147,15 @@ fn a_filter_that_cannot_be_read_says_why() {
         ),
         (
             "A::loud",
-            "in the filter `A::loud`, `loud` is not a level; write Critical, Error, Warning (warn), \
-             Informational (info), Verbose (debug, trace) or a number from 0 to 255; to exclude a \
-             provider, leave it out",
+            "in the filter `A::loud`, `loud` is not a level; write Critical, Error, Warning \
+             (warn), Informational (info), Verbose (debug, trace) or a number from 0 to 255; to \
+             exclude a provider, leave it out",
         ),
         (
             "Shop=debgu",
             "in the filter `Shop=debgu`, `debgu` is not a level; is `debug` meant? write Critical, \
-             Error, Warning (warn), Informational (info), Verbose (debug, trace) or a number from 0 \
-             to 255; to exclude a provider, leave it out",
+             Error, Warning (warn), Informational (info), Verbose (debug, trace) or a number from \
+             0 to 255; to exclude a provider, leave it out",
         ),
         (
             "A:::k=v;l=w",

@@ -111,8 +111,8 @@ fn an_older_version_that_hands_on_to_the_newer_loses_nothing() {
         )
     };
     let library = format!(
-        "use nettrace_event::{{Emit as _, TraceEvent}};\n{}pub fn sell() {{ (0..3).for_each(|cents| \
-         Sold {{ cents }}.emit()); }}\n",
+        "use nettrace_event::{{Emit as _, TraceEvent}};\n{}pub fn sell() {{ (0..3).for_each(\
+         |cents| Sold {{ cents }}.emit()); }}\n",
         event("Library")
     );
     let old = "nettrace-event = { path = \"../nettrace-event\", features = [\"derive\"] }\n";

@@ -1,6 +1,6 @@
 //! Payloads of version 6, made again in the form that sessions write: dates of eight bytes instead
-//! of sixteen, Booleans of four instead of one, and data of its own for each RelLoc and DataLoc, which
-//! may overlap.
+//! of sixteen, Booleans of four instead of one, and data of its own for each RelLoc and DataLoc,
+//! which may overlap.
 
 use nettrace_format::{
     payload::{MAX_PAYLOAD, Refusal},

@@ -3,9 +3,9 @@
 //! # Threads
 //!
 //! These formats name a thread by its OS id. A thread whose id is in use by another gets an id that
-//! is free. In versions 4 and 5 it has it only as the thread that records: what its events are about
-//! is still named by the OS id. A thread that gets the id of one that has ended continues that
-//! one's sequence numbers ([`Claim`]).
+//! is free. In versions 4 and 5 it has it only as the thread that records: what its events are
+//! about is still named by the OS id. A thread that gets the id of one that has ended continues
+//! that one's sequence numbers ([`Claim`]).
 //!
 //! Readers of some formats do not notice everything, for example losses before a thread's first
 //! event. The stream states these in the way of its format. If source and target are both version 4

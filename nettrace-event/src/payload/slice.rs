@@ -72,7 +72,8 @@ impl Encoded {
         (self.0 < FAILED).then_some(self.0)
     }
 
-    /// How many bytes were written. More than any event has if something did not fit or was refused.
+    /// How many bytes were written. More than any event has if something did not fit or was
+    /// refused.
     #[inline(always)]
     #[must_use]
     pub fn size_or_more(self) -> usize {

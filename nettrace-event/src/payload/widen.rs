@@ -65,8 +65,8 @@ fn end_of(at: usize, len: usize, to: &[u8]) -> Option<NonZero<usize>> {
     if end > to.len() { None } else { NonZero::new(end) }
 }
 
-/// Writes the count, and the units by `widen`, which is [`widen_few`] or [`widen_many`] and can take
-/// as many.
+/// Writes the count, and the units by `widen`, which is [`widen_few`] or [`widen_many`] and can
+/// take as many.
 #[inline(always)]
 fn write_counted(
     from: &[u8],

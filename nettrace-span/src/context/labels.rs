@@ -72,8 +72,8 @@ impl error::Error for LabelError {}
 /// # Ok::<(), nettrace_span::LabelError>(())
 /// ```
 ///
-/// Scopes may end in any order. What was entered within this one stays in force when this ends, with
-/// these labels.
+/// Scopes may end in any order. What was entered within this one stays in force when this ends,
+/// with these labels.
 ///
 /// A scope belongs to its thread, so it must not be held across an `.await`: the thread would give
 /// the labels to other tasks, and the task would lose them on another thread. A future that a

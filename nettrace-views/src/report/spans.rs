@@ -266,8 +266,8 @@ impl Spans {
         self.target(self.find(span)?, Part::Inside)
     }
 
-    /// Gives a span that is under way the value of its dimension, which became known after it began.
-    /// It is that of an event that has the span's provider and name.
+    /// Gives a span that is under way the value of its dimension, which became known after it
+    /// began. It is that of an event that has the span's provider and name.
     pub(crate) fn told_later(&mut self, span: Key, of: [&str; 2], value: &str) {
         let open = self.find(span).filter(|place| self.known.is_open(*place));
         let Some(slot) = open.and_then(|place| self.known.get_mut(place)) else { return };

@@ -67,8 +67,8 @@ fn place_with(
         let Some(room) = Room::for_row(record) else { return false };
         let near = u64::from(row::padded2_bits(delta as u32));
         if record.is_last(ty) {
-            // No `see_listener`: this thread has stored the type after a load of the same value that
-            // came after one, and no later load of it finds an older value.
+            // No `see_listener`: this thread has stored the type after a load of the same value
+            // that came after one, and no later load of it finds an older value.
             let head = ty.like_head();
             room.behind_head(head | near << 8, (head >> 61) as usize)
         } else {

@@ -274,8 +274,8 @@ impl Room {
     }
 
     /// The place of a busy record's next row, up to `HEAD_ROOM` bytes before the end of the chunk.
-    /// `None` if the row's header does not fit, if there is no chunk, or if the next event must take
-    /// the slow path.
+    /// `None` if the row's header does not fit, if there is no chunk, or if the next event must
+    /// take the slow path.
     #[inline(always)]
     pub(crate) fn for_row(record: &Record) -> Option<Self> {
         // M2: as in `for_next`.

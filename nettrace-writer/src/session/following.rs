@@ -85,7 +85,8 @@ impl FlightRecorder {
     }
 
     /// Whether its session keeps out all values that the process [keeps out](
-    /// crate::SessionBuilder::redact) of traces that begin now. Otherwise names came after it began.
+    /// crate::SessionBuilder::redact) of traces that begin now. Otherwise names came after it
+    /// began.
     #[must_use]
     pub fn knows_redactions(&self) -> bool {
         knows_all(self.recorder.shared.redactions)

@@ -79,9 +79,9 @@ impl SessionBuilder {
     /// starts it: one with the setuid or setgid bit, or with capabilities of its file. If the
     /// filters cannot be read, [`start`](Self::start) fails.
     ///
-    /// A filter that has selected nothing when the session ends is a line on standard error, because
-    /// who has set the variable may have misspelt a name. Until then [`health`](crate::health) tells
-    /// it.
+    /// A filter that has selected nothing when the session ends is a line on standard error,
+    /// because who has set the variable may have misspelt a name. Until then
+    /// [`health`](crate::health) tells it.
     ///
     /// ```
     /// use nettrace_writer::{Session, sink::MemorySink};

@@ -477,8 +477,8 @@ pub enum FilterError {
     /// There is no such level.
     #[error(
         "in the filter `{filter}`, `{level}` is not a level; {meant}write Critical, Error, \
-         Warning (warn), Informational (info), Verbose (debug, trace) or a number from 0 to 255; to \
-         exclude a provider, leave it out",
+         Warning (warn), Informational (info), Verbose (debug, trace) or a number from 0 to 255; \
+         to exclude a provider, leave it out",
         meant = meant_level(.level)
     )]
     Level {

@@ -55,8 +55,8 @@ impl Record {
     /// Whether a record is idle, and its mode the usual one.
     ///
     /// # Safety
-    /// The pointer is to a record of this thread, or to memory that nobody stores to and whose first
-    /// bytes are those of a `busy`.
+    /// The pointer is to a record of this thread, or to memory that nobody stores to and whose
+    /// first bytes are those of a `busy`.
     #[inline(always)]
     pub(crate) unsafe fn is_idle_and_usual(record: *const Self) -> bool {
         // SAFETY: the caller's. By the pointer: what is no record must not become one.
@@ -129,8 +129,8 @@ impl Record {
         self.last.store(address, Ordering::Relaxed);
     }
 
-    /// Notes the time of a row that is being encoded, `delta` after the last one. So neither need be
-    /// kept in a register meanwhile. Only the owner reads the time before it adds the row: the
+    /// Notes the time of a row that is being encoded, `delta` after the last one. So neither need
+    /// be kept in a register meanwhile. Only the owner reads the time before it adds the row: the
     /// flusher waits for the event first. Busy owner only.
     #[inline(always)]
     pub(crate) fn begin_row(&self, ts: u64, delta: u64) {
@@ -138,8 +138,8 @@ impl Record {
         self.delta.store(delta as u32, Ordering::Relaxed);
     }
 
-    /// Takes that back: there is no such row, and the next one cannot leave anything out. Busy owner
-    /// only.
+    /// Takes that back: there is no such row, and the next one cannot leave anything out. Busy
+    /// owner only.
     #[cold]
     pub(crate) fn take_back_row(&self) {
         let delta = self.delta.load(Ordering::Relaxed);
