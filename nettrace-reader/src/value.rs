@@ -104,10 +104,10 @@ impl fmt::Display for Decimal {
 
 /// The fields of one payload, in order: an iterator over names and values.
 ///
-/// A field with a RelLoc or DataLoc whose data does not fit is an error in its place, and the fields
-/// behind it follow. Any other error is the last item, because it is not known where the next field
-/// begins. Such an error also follows a value whose type is [unknown](Type::Unknown), [too
-/// deep](Type::Deep) or [damaged](Type::Damaged).
+/// A field with a RelLoc or DataLoc whose data does not fit is an error in its place, and the
+/// fields behind it follow. Any other error is the last item, because it is not known where the
+/// next field begins. Such an error also follows a value whose type is [unknown](Type::Unknown),
+/// [too deep](Type::Deep) or [damaged](Type::Damaged).
 ///
 /// A Boolean that is the last field may have one byte instead of four, as profilers of .NET write
 /// it.
