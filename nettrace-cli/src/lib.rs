@@ -241,6 +241,7 @@ fn read(
                 to,
                 force,
                 views: &views,
+                read_other: merge::read_other,
                 #[cfg(feature = "parquet")]
                 tables: &tables,
             };

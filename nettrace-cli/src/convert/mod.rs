@@ -43,7 +43,10 @@ use nettrace_views::viewers::{Options, View};
 
 #[cfg(feature = "parquet")]
 pub(crate) use self::tables::TableOptions;
-pub(crate) use self::{redact::RedactOptions, view_options::ViewOptions};
+pub(crate) use self::{
+    redact::RedactOptions,
+    view_options::{ReadOther, ViewOptions},
+};
 use crate::{
     convert::{
         destination::{Destination, OutputFile},
@@ -72,6 +75,8 @@ pub(crate) struct Task<'a> {
     pub(crate) force: bool,
     /// For formats of viewers.
     pub(crate) views: &'a ViewOptions,
+    /// Reads the trace that a flame graph is compared with.
+    pub(crate) read_other: ReadOther,
     /// For tables.
     #[cfg(feature = "parquet")]
     pub(crate) tables: &'a TableOptions,
@@ -147,7 +152,7 @@ pub(crate) fn run(
         return view::run_other(other, limits.options().open(source)?, limits, task, stdout);
     }
     let options = match to {
-        To::View(view) => task.views.for_view(view, limits)?,
+        To::View(view) => task.views.for_view(view, limits, task.read_other)?,
         _ => Options::default(),
     };
     let mut destination = Destination::open(task.out, task.force, stdout)?;

@@ -1,17 +1,23 @@
 //! The options of the targets of `nettrace-views`.
 
-use std::{fs, path::PathBuf, slice};
+use std::{fs, path::PathBuf};
 
 use clap::ValueHint;
 use nettrace_views::viewers::{self, By, Folded, Options, View};
 
 use crate::{
     failure::Failure,
-    files::Files,
     limits::Limits,
-    merge,
-    source::{self, Meanwhile},
+    source::{self, Source},
 };
+
+/// Reads another trace than the one that is converted, from its path. A function of the layer
+/// above, which joins and merges files.
+pub(crate) type ReadOther = fn(
+    &PathBuf,
+    Limits,
+    &mut dyn FnMut(Source, Limits) -> Result<(), Failure>,
+) -> Result<(), Failure>;
 
 /// The values of `--by`.
 fn names() -> Vec<&'static str> {
@@ -38,7 +44,12 @@ pub(crate) struct ViewOptions {
 
 impl ViewOptions {
     /// The options for a view. Reads the other trace, if there is one.
-    pub(super) fn for_view(&self, view: View, limits: Limits) -> Result<Options, Failure> {
+    pub(super) fn for_view(
+        &self,
+        view: View,
+        limits: Limits,
+        read_other: ReadOther,
+    ) -> Result<Options, Failure> {
         let mut options = Options::default()
             .spans_limit(limits.definitions())
             .samples_limit(limits.definitions());
@@ -59,7 +70,7 @@ impl ViewOptions {
             options = options.dimension(field);
         }
         if let Some(other) = &self.diff {
-            let before = folded(other, limits, &options)?;
+            let before = folded(other, limits, &options, read_other)?;
             options = options.compared_with(before);
         }
         Ok(options)
@@ -67,19 +78,22 @@ impl ViewOptions {
 }
 
 /// The stacks of another trace, or of a text that `--to folded` has written.
-fn folded(path: &PathBuf, mut limits: Limits, options: &Options) -> Result<Folded, Failure> {
+fn folded(
+    path: &PathBuf,
+    limits: Limits,
+    options: &Options,
+    read_other: ReadOther,
+) -> Result<Folded, Failure> {
     if path.extension().is_some_and(|ending| ending == "folded") {
         let text = fs::read_to_string(path);
         let text = text.map_err(|error| Failure::Open(path.display().to_string(), error))?;
         return Ok(Folded::read(&text));
     }
-    let files = Files::find(slice::from_ref(path))?;
-    let (trace, ending) = merge::open(files, &mut limits, Meanwhile::Nothing, false)?;
-    let (source, original) = trace.into_nettrace(limits)?;
-    let mut events = limits.options().open(source)?.sorted();
     let mut text = Vec::new();
-    let end = viewers::write(View::Folded, &mut events, &mut text, options)?.end;
-    ending.after(end.map_err(Failure::from).and_then(|()| original.end_whole()))?;
+    read_other(path, limits, &mut |source, limits| {
+        let mut events = limits.options().open(source)?.sorted();
+        Ok(viewers::write(View::Folded, &mut events, &mut text, options)?.end?)
+    })?;
     source::hide_progress();
     Ok(Folded::read(&String::from_utf8_lossy(&text)))
 }

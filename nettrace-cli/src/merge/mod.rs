@@ -23,6 +23,8 @@ mod stream;
 
 use std::{
     io::{self, Read, Write},
+    path::PathBuf,
+    slice,
     sync::{Arc, Mutex},
 };
 
@@ -74,6 +76,18 @@ pub(crate) fn open(
     };
     let source = Source::new(source::watched(bytes, Some(size), meanwhile));
     Ok((heph::Trace::NetTrace(source), Ending(Some(end))))
+}
+
+/// Gives `read` the trace of a path, which may be a folder, and says what is wrong with its files.
+pub(crate) fn read_other(
+    path: &PathBuf,
+    mut limits: Limits,
+    read: &mut dyn FnMut(Source, Limits) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let files = Files::find(slice::from_ref(path))?;
+    let (trace, ending) = open(files, &mut limits, Meanwhile::Nothing, false)?;
+    let (source, original) = trace.into_nettrace(limits)?;
+    ending.after(read(source, limits).and_then(|()| original.end_whole()))
 }
 
 /// Begins to merge recordings. `end` gets what is wrong with them.
