@@ -16,7 +16,7 @@ use rustix::{
     fs::{CWD, mkfifoat},
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
-use testkit::process::{alone, until};
+use testkit::process::{alone, one_at_a_time, until};
 
 use super::{LONG, sound, wait_for};
 
@@ -125,6 +125,7 @@ fn a_dump_that_fails_costs_no_file_of_others() {
 
 #[test]
 fn a_pipe_by_the_name_of_a_dump_gets_nothing() {
+    let _alone = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("shop-slow-1.nettrace");
     mkfifoat(CWD, &pipe, 0o600.into()).unwrap();
@@ -144,6 +145,7 @@ fn a_pipe_by_the_name_of_a_dump_gets_nothing() {
 
 #[test]
 fn what_triggers_say_has_a_bound() {
+    let _alone = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let session = recorder(folder.path(), |triggers| triggers.after(LONG));
     Kept { number: 1 }.emit();
@@ -175,6 +177,7 @@ fn what_triggers_say_has_a_bound() {
 /// A dump into a pipe that nobody reads holds up neither the session's threads nor other dumps.
 #[test]
 fn a_dump_that_blocks_holds_up_nobody() {
+    let _alone = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let session = Session::builder().flight_recorder(Keep::last(LONG));
     let session = session.provider("Flight-Dump").start().unwrap();
