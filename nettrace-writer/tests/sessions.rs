@@ -15,7 +15,10 @@ use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
 use nettrace_writer::{
     Clock, Emit, Error, Level, OnFull, ProviderFilter, Session, TraceEvent, sink::MemorySink,
 };
-use testkit::{effort::left_out, process::one_at_a_time};
+use testkit::{
+    effort::left_out,
+    process::{once_in_three, one_at_a_time},
+};
 
 use crate::trace_support::{Hostile, check, memory, read, schema, sound};
 
@@ -47,18 +50,19 @@ struct Other {
 #[test]
 fn sessions_agree_on_the_pace_of_the_clock() {
     let _slots = one_at_a_time();
-    let measured: Vec<_> = (0..10)
-        .map(|_| {
-            let sink = MemorySink::new();
-            Session::builder().sink(sink.clone()).start().unwrap().finish().unwrap();
-            let bytes = sink.bytes();
-            nettrace_reader::Reader::new(&bytes[..]).unwrap().trace().ticks_per_second as f64
-        })
-        .collect();
-    for other in &measured {
-        let ppm = (other / measured[0] - 1.0).abs() * 1e6;
-        assert!(ppm < 2.0, "each within 1 part per million: {measured:?}");
-    }
+    once_in_three(|| {
+        let measured: Vec<_> = (0..10)
+            .map(|_| {
+                let sink = MemorySink::new();
+                Session::builder().sink(sink.clone()).start().unwrap().finish().unwrap();
+                let bytes = sink.bytes();
+                nettrace_reader::Reader::new(&bytes[..]).unwrap().trace().ticks_per_second as f64
+            })
+            .collect();
+        let agree = |other: &f64| (other / measured[0] - 1.0).abs() * 1e6 < 2.0;
+        let all = measured.iter().all(agree);
+        all.then_some(()).ok_or_else(|| format!("not within 1 part per million: {measured:?}"))
+    });
 }
 
 #[test]
