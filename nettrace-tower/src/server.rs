@@ -7,7 +7,7 @@
 //! A request without a caller begins a trace, even if a span is in force where the service is
 //! called. Otherwise all requests of a server that is started inside a span would be one trace.
 //!
-//! A caller that is not trusted is as none. Decision 86 (docs/decisions) says why that is the
+//! A caller that is not trusted is as none. Decision 56 (docs/decisions) says why that is the
 //! default, and why nothing in between is.
 //!
 //! While nobody listens, a trusted caller's span is in force, unchanged. Otherwise a service

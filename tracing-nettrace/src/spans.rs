@@ -9,7 +9,7 @@
 //! a free one from the row on that it gave back last, so that threads do not share rows.
 //!
 //! The first level has 256 rows for ever, and nothing moves. Spans that find no row there go to
-//! [maps](crate::others), whose memory comes and goes with them. Decision 87 (docs/decisions) says
+//! [maps](crate::others), whose memory comes and goes with them. Decision 50 (docs/decisions) says
 //! why the table does not grow by levels. Rejected: `tracing-subscriber`'s extensions, which
 //! allocate for each span and lock for each access. Rejected: `sharded-slab`, which gives keys of
 //! its own, where the ids of a registry are given.
