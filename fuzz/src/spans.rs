@@ -1,7 +1,7 @@
 //! Sound streams with trees of spans: nested, on several threads, without a Start or a Stop, of one
 //! event, and some that no program makes, such as a span that is its own parent.
 
-use nettrace_context::{ActivityId, SpanId};
+use nettrace_writer::trace_context::{ActivityId, SpanId};
 use testkit::streams::{
     EventType, Row, Stream, utf16z,
     v5::{self, Objects},

@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use nettrace_context::TraceContext;
+use nettrace_event::trace_context::TraceContext;
 use nettrace_reader::WallTime;
 use nettrace_writer::{Emit, Session, TraceEvent, sink::FileSink, sink::RotationOptions, traced};
 use program::{nettrace, stderr, stdout, strict_json};

@@ -34,6 +34,8 @@
 //!
 //! Spans and contexts of a library are in `nettrace-span`.
 //!
+//! Ids of traces and spans, and the headers of W3C Trace Context, are in [`trace_context`].
+//!
 //! A backend implements [`PayloadEncoder`] and [`registry::Backend`].
 //!
 //! # Types
@@ -115,6 +117,7 @@ mod recorder;
 pub mod registry;
 mod schema;
 pub mod secret;
+pub mod trace_context;
 
 #[cfg(feature = "derive")]
 #[doc(inline)]

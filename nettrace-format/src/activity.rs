@@ -1,6 +1,6 @@
 //! The activity ids of spans.
 
-use nettrace_context::ActivityId;
+use nettrace_event::trace_context::ActivityId;
 
 /// The span that an activity id stands for, given in the byte order of RFC 4122. `None` for every
 /// other activity id.

@@ -15,7 +15,7 @@
 //! of the parent's counter and of the thread's block, which does no harm: the numbers themselves
 //! never leave the process.
 
-use nettrace_context::{SpanId, TraceId};
+use nettrace_event::trace_context::{SpanId, TraceId};
 
 use crate::{
     recorder::recorder,

@@ -54,7 +54,7 @@ mod recorder;
 mod span;
 mod sync;
 
-pub use nettrace_event::{Label, Level};
+pub use nettrace_event::{Label, Level, trace_context};
 #[cfg(feature = "derive")]
 #[doc(inline)]
 pub use nettrace_macros::{LibrarySpan as TraceSpan, library_traced as traced};

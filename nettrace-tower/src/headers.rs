@@ -1,8 +1,7 @@
 //! The headers of W3C Trace Context in a request.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use nettrace_context::TraceContext;
-use nettrace_writer::Context;
+use nettrace_writer::{Context, trace_context::TraceContext};
 
 // Constants to insert, and the same in memory to look up.
 const PARENT: HeaderName = HeaderName::from_static("traceparent");

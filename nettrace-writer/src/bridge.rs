@@ -95,8 +95,11 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use nettrace_context::{SpanId, TraceContext, TraceId, TraceState};
-use nettrace_event::{AnyEvent, EventType, Level, TraceEvent, registry::RegisterError};
+use nettrace_event::{
+    AnyEvent, EventType, Level, TraceEvent,
+    registry::RegisterError,
+    trace_context::{SpanId, TraceContext, TraceId, TraceState},
+};
 use nettrace_span::{
     Context, Elapsed,
     backend::{NotAcrossAwait, Started},
@@ -161,7 +164,7 @@ impl SpanIds {
     /// neither its events nor those of spans that begin in it.
     ///
     /// ```
-    /// use nettrace_context::TraceContext;
+    /// use nettrace_event::trace_context::TraceContext;
     /// use nettrace_writer::bridge::{SpanIds, Within};
     ///
     /// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -173,7 +173,7 @@ cfg_if::cfg_if! {
 pub use nettrace_event::{
     Cut, Level, Secret,
     registry::RegisterError,
-    secret,
+    secret, trace_context,
     traits::{TraceEvent, TraceField},
 };
 #[cfg(feature = "schema_lock")]

@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, fs, process, thread, time::Duration};
 
-use nettrace_context::{ActivityId, SpanId};
+use nettrace_event::trace_context::{ActivityId, SpanId};
 use nettrace_reader::{Item, Label as Read, Reader, heph};
 use nettrace_writer::{
     Context, Emit, Format, Ids, Label, LabelScope, Session, Span as Recorded, TraceEvent,

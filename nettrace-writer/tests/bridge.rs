@@ -5,8 +5,10 @@ mod bridge_support;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nettrace_context::{ActivityId, TraceState};
-use nettrace_event::example::SALE;
+use nettrace_event::{
+    example::SALE,
+    trace_context::{ActivityId, TraceState},
+};
 use nettrace_writer::{
     Context, Emit, Label, Level, ProviderFilter, Session, TraceEvent,
     bridge::{self, Began, SpanIds, Within},
@@ -381,7 +383,7 @@ fn spans_of_opentelemetry_have_its_ids() {
     let id =
         |span: &opentelemetry::trace::SpanContext| u64::from_be_bytes(span.span_id().to_bytes());
     let activity = |span: u64| {
-        let span = nettrace_context::SpanId::from_u64(span).unwrap();
+        let span = nettrace_event::trace_context::SpanId::from_u64(span).unwrap();
         ActivityId::from_span_id(span, std::process::id()).to_bytes_le()
     };
     for event in all.iter().chain(&some) {

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_context::{SpanId, TraceId};
+use nettrace_event::trace_context::{SpanId, TraceId};
 use nettrace_writer::{
     Context, Emit, End, EnteredSpan, Error, FlightRecorder, Keep, Parent, Past, Session,
     SpanEvents, TraceEvent, Triggers, sink::MemorySink,

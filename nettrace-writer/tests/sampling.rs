@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use nettrace_context::{TraceContext, TraceFlags};
+use nettrace_event::trace_context::{TraceContext, TraceFlags};
 use nettrace_reader::Label as Read;
 use nettrace_writer::{
     Context, Emit, EnteredSpan, FutureExt, Label, Origin, Parent, Sampling, Session, Span,

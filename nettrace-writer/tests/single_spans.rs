@@ -13,8 +13,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use nettrace_context::TraceContext;
-use nettrace_event::{EventType, PayloadEncoder};
+use nettrace_event::{EventType, PayloadEncoder, trace_context::TraceContext};
 use nettrace_reader::{Reader, Value};
 use nettrace_writer::{
     __traced::Kept, Clock, Context, FutureExt, Label, Outcome, Parent, Sampling, Session,

@@ -19,7 +19,7 @@ use std::{
     thread,
 };
 
-use nettrace_context::{ActivityId, SpanId, TraceContext, TraceFlags, TraceId};
+use nettrace_event::trace_context::{ActivityId, SpanId, TraceContext, TraceFlags, TraceId};
 use nettrace_reader::Label as Read;
 use nettrace_writer::{
     Context, ContextScope, Elapsed, Emit, End, EnteredSpan, FutureExt, Label, LabelScope, Outcome,

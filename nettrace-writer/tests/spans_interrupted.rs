@@ -323,9 +323,9 @@ fn a_scope_ends_although_a_handler_forgets_one_at_any_instruction() {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn caller() -> nettrace_context::TraceContext {
+fn caller() -> nettrace_event::trace_context::TraceContext {
     let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    nettrace_context::TraceContext::from_traceparent(header).unwrap()
+    nettrace_event::trace_context::TraceContext::from_traceparent(header).unwrap()
 }
 
 thread_local! {

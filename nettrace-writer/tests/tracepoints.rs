@@ -200,7 +200,8 @@ fn what_is_sampled_out_reaches_nobody() {
     kernel.got_nothing();
     let id = Context::current().span_id().unwrap();
     Failed { value: 2 }.emit();
-    let id = nettrace_context::ActivityId::from_span_id(id, std::process::id()).to_bytes();
+    let id =
+        nettrace_event::trace_context::ActivityId::from_span_id(id, std::process::id()).to_bytes();
     let context = eventheader_writer::Context::new().activity(&id);
     let expected = encoded(&Failed { value: 2 }, &context).unwrap();
     assert_eq!(kernel.next().expect("an error"), expected);

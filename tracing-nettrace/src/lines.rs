@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use nettrace_context::{SpanId, TraceId};
+use nettrace_event::trace_context::{SpanId, TraceId};
 use nettrace_writer::Context;
 use tracing_core::{Event, Subscriber};
 use tracing_subscriber::{

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use nettrace_context::TraceState;
+use nettrace_event::trace_context::TraceState;
 use nettrace_writer::bridge::{Began, SpanIds};
 
 use crate::{

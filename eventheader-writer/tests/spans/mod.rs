@@ -4,7 +4,7 @@
 use std::process;
 
 use eventheader_writer::{Context, TraceEvent};
-use nettrace_context::{ActivityId, SpanId};
+use nettrace_event::trace_context::{ActivityId, SpanId};
 use serde_json::{Value, json};
 
 use super::decoder::{Decoded, decode};

@@ -6,8 +6,8 @@ use std::{
 };
 
 use library::{Pool, PoolEvent};
-use nettrace_context::TraceContext;
 use nettrace_event::{TraceEvent, registry};
+use nettrace_span::trace_context::TraceContext;
 use nettrace_span::{Context, Label, enter_labels, traced};
 
 #[test]

@@ -14,8 +14,7 @@ use std::{
     },
 };
 
-use nettrace_context::SpanId;
-use nettrace_writer::Context;
+use nettrace_writer::{Context, trace_context::SpanId};
 use parking_lot::Mutex;
 
 /// A span, its parent, and what it is.

@@ -9,8 +9,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use nettrace_context::{ActivityId, SpanId};
 use nettrace_reader::Label;
+use nettrace_writer::trace_context::{ActivityId, SpanId};
 use serde_json::Value;
 
 use crate::support::{counters, counts};

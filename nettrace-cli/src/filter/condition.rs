@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, fmt, str::FromStr};
 
-use nettrace_context::ActivityId;
+use nettrace_event::trace_context::ActivityId;
 use nettrace_reader::{Label, Value};
 use nettrace_views::{
     model::{Plain, label_name},
@@ -277,7 +277,7 @@ fn scalar(value: Plain<'_>) -> Scalar<'_> {
 
 #[cfg(test)]
 mod tests {
-    use nettrace_context::SpanId;
+    use nettrace_event::trace_context::SpanId;
     use nettrace_reader::{Label, Value};
 
     use super::{ActivityId, Condition, Outcome, Outcome::*};

@@ -7,7 +7,7 @@
 
 use std::{cmp::Reverse, collections::HashMap, mem::size_of};
 
-use nettrace_context::TraceId;
+use nettrace_event::trace_context::TraceId;
 use nettrace_views::model::{Ids, Key, Known, Part, Role};
 
 use crate::tree::nesting::Loose;

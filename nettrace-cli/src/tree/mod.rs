@@ -16,7 +16,7 @@ use std::{
     io::{self, Write},
 };
 
-use nettrace_context::TraceId;
+use nettrace_event::trace_context::TraceId;
 use nettrace_reader::{Event, Label, SortedReader};
 use nettrace_views::{
     model::{EndFields, Ids, Key, PerType, Role, place, process_id, span_name},

@@ -7,7 +7,7 @@ use alloc::{
     vec::Vec,
 };
 
-use nettrace_context::{ActivityId, SpanId};
+use nettrace_event::trace_context::{ActivityId, SpanId};
 
 use super::{
     Recorder, RecorderError,

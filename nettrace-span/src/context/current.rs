@@ -2,8 +2,10 @@
 
 use std::{fmt, marker::PhantomData};
 
-use nettrace_context::{SpanId, TraceContext, TraceId};
-use nettrace_event::Label;
+use nettrace_event::{
+    Label,
+    trace_context::{SpanId, TraceContext, TraceId},
+};
 
 use super::{
     NotAcrossAwait,
@@ -36,7 +38,7 @@ use super::{
 /// A context that another service sent:
 ///
 /// ```
-/// use nettrace_context::TraceContext;
+/// use nettrace_event::trace_context::TraceContext;
 /// use nettrace_span::Context;
 ///
 /// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -66,7 +68,7 @@ impl Context {
     /// What is in force on this thread. [`none`](Self::none) if nothing is.
     ///
     /// ```
-    /// use nettrace_context::TraceContext;
+    /// use nettrace_event::trace_context::TraceContext;
     /// use nettrace_span::Context;
     ///
     /// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -26,8 +26,7 @@ use std::{
     sync::Arc,
 };
 
-use nettrace_context::TraceState;
-use nettrace_event::Label;
+use nettrace_event::{Label, trace_context::TraceState};
 
 pub(crate) use self::begin::{begin_sampled_out, begin_span};
 pub use self::captured::{MARKS, inherit};

@@ -121,10 +121,11 @@ pub struct NotAcrossAwait(#[expect(dead_code, reason = "not `Send`")] *const ())
 /// # Ok::<(), nettrace_span::LabelError>(())
 /// ```
 ///
-/// The crate `nettrace-context` reads the ids of a request that another service sent:
+/// The module [`trace_context`](crate::trace_context) reads the ids of a request that another
+/// service sent:
 ///
 /// ```
-/// use nettrace_context::TraceContext;
+/// use nettrace_event::trace_context::TraceContext;
 /// use nettrace_span::{Label, enter_labels};
 ///
 /// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -23,7 +23,7 @@
 
 use std::num::NonZeroU32;
 
-use nettrace_context::{TraceFlags, TraceId, TraceState};
+use nettrace_event::trace_context::{TraceFlags, TraceId, TraceState};
 
 use crate::{
     clock,
@@ -231,7 +231,7 @@ fn stated_random(state: &TraceState) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use nettrace_context::{TraceFlags, TraceId, TraceState};
+    use nettrace_event::trace_context::{TraceFlags, TraceId, TraceState};
 
     use super::{BITS, Sampling, one_more};
     use crate::ids::Secret;

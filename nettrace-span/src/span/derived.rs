@@ -64,7 +64,7 @@ pub trait TraceSpan: Sized {
     /// Begins the span in a context. It is not entered.
     ///
     /// ```
-    /// use nettrace_context::TraceContext;
+    /// use nettrace_event::trace_context::TraceContext;
     /// use nettrace_span::{Context, TraceSpan};
     ///
     /// #[derive(TraceSpan)]

@@ -17,8 +17,7 @@
 
 use std::mem;
 
-use nettrace_context::TraceContext;
-use nettrace_event::EventType;
+use nettrace_event::{EventType, trace_context::TraceContext};
 
 use super::{Elapsed, End, Outcome, Parent, Sampling, SpanEvents, Started, elapsed::Busy};
 use crate::{

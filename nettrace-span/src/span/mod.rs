@@ -9,7 +9,7 @@
 //! in force.
 //!
 //! The activity id of a span is made from its span id, and the related activity id from its
-//! parent's ([`nettrace_context::ActivityId`]). So formats and tools that know activities alone
+//! parent's ([`nettrace_event::trace_context::ActivityId`]). So formats and tools that know activities alone
 //! still tell the tree. Rejected: nested paths, as .NET's EventSource makes them. A span's number
 //! among its siblings needs a counter that all threads with children of the span share, and the
 //! path of a deep span does not fit. The reference reader takes an activity's parent from the
@@ -55,7 +55,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use nettrace_context::TraceContext;
+use nettrace_event::trace_context::TraceContext;
 
 use self::engine::{How, Open, Until};
 pub use self::{

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use nettrace_context::{ActivityId, TraceId};
 use nettrace_reader::{Label, Options, Value};
 use nettrace_tower::PROVIDER;
-use nettrace_writer::{Emit, OnFull, Session, TraceEvent, sink::MemorySink};
+use nettrace_writer::{
+    Emit, OnFull, Session, TraceEvent,
+    sink::MemorySink,
+    trace_context::{ActivityId, TraceId},
+};
 use parking_lot::Mutex;
 use tokio::runtime::Builder;
 

@@ -101,7 +101,7 @@ impl SpanCounts {
 
 #[cfg(test)]
 mod tests {
-    use nettrace_context::SpanId;
+    use nettrace_event::trace_context::SpanId;
 
     use super::{Key, SpanCounts};
 

@@ -1,6 +1,6 @@
 //! Which span an event belongs to, and what it says of it.
 
-use nettrace_context::{ActivityId, SpanId, TraceId};
+use nettrace_event::trace_context::{ActivityId, SpanId, TraceId};
 use nettrace_reader::{Label, Metadata};
 
 use crate::model::has_fields_of_single;

@@ -176,7 +176,7 @@ impl<T> KnownSpans<T> {
 
 #[cfg(test)]
 mod tests {
-    use nettrace_context::SpanId;
+    use nettrace_event::trace_context::SpanId;
 
     use super::{Key, KnownSpans};
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use nettrace_context::TraceId;
+use nettrace_event::trace_context::TraceId;
 
 use crate::{
     model::Key,
@@ -265,7 +265,7 @@ impl Span {
 
 #[cfg(test)]
 mod tests {
-    use nettrace_context::SpanId;
+    use nettrace_event::trace_context::SpanId;
 
     use super::{Key, MOST_AROUND, MOST_SPANS, Span, State, Tree};
 

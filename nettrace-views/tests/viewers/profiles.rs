@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use flate2::read::GzDecoder;
-use nettrace_context::{ActivityId, SpanId};
+use nettrace_event::trace_context::{ActivityId, SpanId};
 use nettrace_reader::Reader;
 use nettrace_views::{
     LeftOut, LeftOutKind,

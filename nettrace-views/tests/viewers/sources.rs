@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use nettrace_context::{ActivityId, SpanId};
+use nettrace_event::trace_context::{ActivityId, SpanId};
 use testkit::{
     reference::{self, dotnet_traces},
     streams::{EventType, Row, Stream, samples, unusual, v5_samples, varuint},

@@ -7,8 +7,10 @@
 //!
 //! Both hold for lists that begin with an activity id.
 
-use nettrace_context::{ActivityId, SpanId};
-use nettrace_event::label::kind::{ACTIVITY_ID, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID};
+use nettrace_event::{
+    label::kind::{ACTIVITY_ID, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID},
+    trace_context::{ActivityId, SpanId},
+};
 use nettrace_format::v6::{self, LAST_LABEL};
 use nettrace_span::frames::{IdBytes, Implied};
 

@@ -2,8 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use nettrace_context::{SpanId, TraceId};
-use nettrace_event::{EventSchema, Label, Level};
+use nettrace_event::{
+    EventSchema, Label, Level,
+    trace_context::{SpanId, TraceId},
+};
 use nettrace_span::frames;
 
 use super::value::{FromValue, Value, decode, write_fields};

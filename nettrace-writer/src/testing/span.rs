@@ -6,8 +6,7 @@ use std::{
     ptr,
 };
 
-use nettrace_context::SpanId;
-use nettrace_event::EventSchema;
+use nettrace_event::{EventSchema, trace_context::SpanId};
 
 use super::{
     event::{Event, get},

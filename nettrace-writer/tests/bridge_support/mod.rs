@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use nettrace_context::{SpanId, TraceContext, TraceFlags, TraceId};
+use nettrace_event::trace_context::{SpanId, TraceContext, TraceFlags, TraceId};
 use nettrace_writer::{
     Elapsed, Level, Outcome, TraceEvent,
     bridge::{self, Began, Entry, SpanIds},

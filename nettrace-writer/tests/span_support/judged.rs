@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path, process};
 
-use nettrace_context::ActivityId;
+use nettrace_event::trace_context::ActivityId;
 use nettrace_writer::Context;
 use parking_lot::Mutex;
 

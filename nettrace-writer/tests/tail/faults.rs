@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use nettrace_context::TraceContext;
+use nettrace_event::trace_context::TraceContext;
 use nettrace_reader::{Reader, verify};
 use nettrace_writer::{
     Context, Emit, Error, OnFull, Session, Stats, TraceEvent, TraceSpan,

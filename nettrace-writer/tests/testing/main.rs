@@ -11,7 +11,7 @@ mod values;
 
 use std::thread;
 
-use nettrace_context::TraceContext;
+use nettrace_event::trace_context::TraceContext;
 use nettrace_writer::{
     Context, Emit, Label, Parent, Sampling, Session, TraceEvent, TraceSpan, assert_event,
     assert_no_event, assert_span, enter_labels, pattern,

@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, MutexGuard},
 };
 
-use nettrace_context::{SpanId, TraceContext, TraceFlags, TraceId};
+use nettrace_event::trace_context::{SpanId, TraceContext, TraceFlags, TraceId};
 use nettrace_writer::{
     bridge,
     bridge::{Began, SpanIds},

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use nettrace_context::ActivityId;
+use nettrace_event::trace_context::ActivityId;
 use nettrace_reader::{Event, Label, Reader, Value};
 
 use crate::model::{Note, Notes, Values, number};

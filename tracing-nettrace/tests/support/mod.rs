@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
-use nettrace_context::ActivityId;
+use nettrace_event::trace_context::ActivityId;
 use nettrace_reader::{Label, Metadata, Options as ReadOptions, Value};
 use nettrace_writer::{OnFull, Session, SessionBuilder, Stats, sink::MemorySink};
 use testkit::process::one_at_a_time;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use nettrace_context::SpanId;
+use nettrace_writer::trace_context::SpanId;
 use serde_json::{Map, Value};
 
 use crate::{

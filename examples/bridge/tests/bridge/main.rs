@@ -12,8 +12,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use nettrace_context::{ActivityId, SpanId};
 use nettrace_reader::verify;
+use nettrace_writer::trace_context::{ActivityId, SpanId};
 use serde_json::Value;
 use testkit::{
     activities,

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
-use nettrace_context::{ActivityId, SpanId};
 use nettrace_reader::{Event, Label, Reader, Value};
+use nettrace_writer::trace_context::{ActivityId, SpanId};
 use serde_json::{Map, Value as Json};
 
 /// What an event says of a span.

@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
-use nettrace_context::{ActivityId, SpanId};
+use nettrace_event::trace_context::{ActivityId, SpanId};
 use nettrace_format::content::Label;
 use nettrace_reader::heph::{Event, Span, SpanPart, Value};
 

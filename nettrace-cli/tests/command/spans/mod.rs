@@ -1,7 +1,7 @@
 //! Traces with spans, written byte by byte as the conventions of spans say.
 #![allow(dead_code, unreachable_pub)] // each test takes what it needs
 
-use nettrace_context::{ActivityId, SpanId};
+use nettrace_event::trace_context::{ActivityId, SpanId};
 use testkit::streams::{EventType, Row, Stream, string};
 
 /// The process of [`Stream`].

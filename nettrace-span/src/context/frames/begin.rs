@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nettrace_context::{SpanId, TraceFlags, TraceState};
+use nettrace_event::trace_context::{SpanId, TraceFlags, TraceState};
 
 use super::{
     Block, Entered, Frame, Frames, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,

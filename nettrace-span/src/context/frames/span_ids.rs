@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use nettrace_context::{ActivityId, SpanId, TraceContext, TraceFlags, TraceId, TraceState};
-use nettrace_event::label::{
-    LAST_LABEL, Label,
-    kind::{ACTIVITY_ID, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID},
+use nettrace_event::{
+    label::{
+        LAST_LABEL, Label,
+        kind::{ACTIVITY_ID, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID},
+    },
+    trace_context::{ActivityId, SpanId, TraceContext, TraceFlags, TraceId, TraceState},
 };
 
 use super::{decode, ids};

@@ -12,7 +12,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use foldhash::HashMap;
-use nettrace_context::TraceId;
+use nettrace_event::trace_context::TraceId;
 
 use crate::{
     model::Key,

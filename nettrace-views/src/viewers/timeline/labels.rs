@@ -1,6 +1,6 @@
 //! The labels of events.
 
-use nettrace_context::ActivityId;
+use nettrace_event::trace_context::ActivityId;
 use nettrace_reader::{Event, Label, LastLabels};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
-use nettrace_context::SpanId;
+use nettrace_event::trace_context::SpanId;
 use nettrace_reader::{Event, Metadata, Value};
 
 use crate::{

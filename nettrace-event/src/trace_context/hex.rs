@@ -30,6 +30,7 @@ pub(crate) fn read<const DIGITS: usize, const BYTES: usize>(
 }
 
 /// Reads a number of two digits.
+#[cfg(feature = "alloc")]
 #[inline]
 pub(crate) const fn read_byte([upper, lower]: [u8; 2]) -> Result<u8, NoDigit> {
     match (number(upper), number(lower)) {
@@ -38,6 +39,7 @@ pub(crate) const fn read_byte([upper, lower]: [u8; 2]) -> Result<u8, NoDigit> {
     }
 }
 
+#[cfg(feature = "alloc")]
 #[inline]
 const fn number(digit: u8) -> Result<u8, NoDigit> {
     match digit {
@@ -66,13 +68,14 @@ pub(crate) fn digits<const BYTES: usize, const DIGITS: usize>(bytes: &[u8; BYTES
 }
 
 /// The digits of a number below 256.
+#[cfg(feature = "alloc")]
 #[inline]
 pub(crate) const fn digits_of_byte(number: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     [DIGITS[(number >> 4) as usize], DIGITS[(number & 15) as usize]]
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "alloc"))]
 mod tests {
     use super::*;
 

@@ -49,13 +49,13 @@ impl core::error::Error for TraceStateError {}
 /// What services along the way have added to a trace: pairs of key and value, the newest first.
 ///
 /// ```
-/// use nettrace_context::TraceState;
+/// use nettrace_event::trace_context::TraceState;
 ///
 /// let mut state = TraceState::from_headers(["rojo=00f067aa0ba902b7 , congo=t61rcWkgMzE"])?;
 /// assert_eq!(state.get("congo"), Some("t61rcWkgMzE"));
 /// state.insert("congo", "new")?;
 /// assert_eq!(state.to_string(), "congo=new,rojo=00f067aa0ba902b7");
-/// # Ok::<(), nettrace_context::TraceStateError>(())
+/// # Ok::<(), nettrace_event::trace_context::TraceStateError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TraceState {
@@ -141,12 +141,12 @@ impl TraceState {
     /// Removes the member with this key. Returns whether there was one.
     ///
     /// ```
-    /// use nettrace_context::TraceState;
+    /// use nettrace_event::trace_context::TraceState;
     ///
     /// let mut state = TraceState::from_headers(["a=1,b=2"])?;
     /// assert!(state.remove("a") && !state.remove("a"));
     /// assert_eq!(state.to_string(), "b=2");
-    /// # Ok::<(), nettrace_context::TraceStateError>(())
+    /// # Ok::<(), nettrace_event::trace_context::TraceStateError>(())
     /// ```
     pub fn remove(&mut self, key: &str) -> bool {
         if self.get(key).is_none() {

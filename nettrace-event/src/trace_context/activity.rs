@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{hex, id::SpanId};
+use crate::trace_context::{hex, id::SpanId};
 
 /// What the sum of the first three words of a path GUID starts from.
 const SUM_START: u32 = 0x599D_99AD;
@@ -23,14 +23,14 @@ const PROCESS_BITS: u32 = 20;
 /// but no span ids lose nothing.
 ///
 /// ```
-/// use nettrace_context::{ActivityId, SpanId};
+/// use nettrace_event::trace_context::{ActivityId, SpanId};
 ///
 /// let span: SpanId = "0000000100000002".parse()?;
 /// let id = ActivityId::from_span_id(span, 4242);
 /// assert_eq!(id.to_string(), "000001f0-f000-0002-0000-00000f9ba059");
 /// assert_eq!(id.path().unwrap().to_string(), "/#4242/1/2/");
 /// assert_eq!(id.span_id(), Some(span));
-/// # Ok::<(), nettrace_context::IdError>(())
+/// # Ok::<(), nettrace_event::trace_context::IdError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActivityId {
@@ -62,7 +62,7 @@ impl ActivityId {
     /// The checksum is not looked at, because the process may be unknown.
     ///
     /// ```
-    /// use nettrace_context::ActivityId;
+    /// use nettrace_event::trace_context::ActivityId;
     ///
     /// let of_dotnet = ActivityId::from_bytes_le(*b"\x11\0\0\0\0\0\0\0\0\0\0\0\x6d\x97\x9d\x59");
     /// assert_eq!(of_dotnet.span_id(), None);
@@ -102,7 +102,7 @@ impl ActivityId {
     /// The path, as PerfView shows it, if this is a [path GUID of that process](Self::is_path).
     ///
     /// ```
-    /// use nettrace_context::{ActivityId, SpanId};
+    /// use nettrace_event::trace_context::{ActivityId, SpanId};
     ///
     /// let id = ActivityId::from_span_id(SpanId::from_u64(7).unwrap(), 2_000_000);
     /// assert!(id.path().is_none());
@@ -130,7 +130,7 @@ impl ActivityId {
     /// The bytes, in the order in which the text has them (RFC 9562, big-endian).
     ///
     /// ```
-    /// use nettrace_context::ActivityId;
+    /// use nettrace_event::trace_context::ActivityId;
     ///
     /// let id = ActivityId::from_bytes(*b"0123456789abcdef");
     /// assert_eq!(id.to_bytes(), *b"0123456789abcdef");

@@ -1,6 +1,6 @@
 //! The rules of W3C Trace Context, one by one, and what holds for any text.
 
-use nettrace_context::{
+use nettrace_event::trace_context::{
     MAX_MEMBERS, SpanId, TraceContext, TraceFlags, TraceId, TraceParentError, TraceState,
     TraceStateError,
 };

@@ -1,6 +1,6 @@
 //! Activity ids: those of spans, those of .NET, and any other GUID.
 
-use nettrace_context::{ActivityId, SpanId};
+use nettrace_event::trace_context::{ActivityId, SpanId};
 use proptest::prelude::*;
 
 /// The bytes of a GUID's text.

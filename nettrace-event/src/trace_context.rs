@@ -6,7 +6,7 @@
 //! header `tracestate`, on to the next service.
 //!
 //! ```
-//! use nettrace_context::{SpanId, TraceContext};
+//! use nettrace_event::trace_context::{SpanId, TraceContext};
 //!
 //! let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 //! let caller = TraceContext::from_traceparent(header)?;
@@ -16,31 +16,27 @@
 //! let span = SpanId::from_bytes(*b"\x53\x99\x5c\x3f\x42\xcd\x8a\xd8").expect("not zero");
 //! let sent = caller.child(span).to_traceparent();
 //! assert_eq!(&*sent, "00-4bf92f3577b34da6a3ce929d0e0e4736-53995c3f42cd8ad8-01");
-//! # Ok::<(), nettrace_context::TraceParentError>(())
+//! # Ok::<(), nettrace_event::trace_context::TraceParentError>(())
 //! ```
 //!
 //! [`ActivityId`] holds a span id in the form that .NET's tools recognise.
 //!
-//! Ids have one spelling everywhere: 32 and 16 lowercase hexadecimal digits. The crate makes no
+//! Ids have one spelling everywhere: 32 and 16 lowercase hexadecimal digits. The module makes no
 //! ids, because good ones need a source of random numbers.
 //!
 //! [W3C Trace Context]: https://www.w3.org/TR/trace-context/
-#![no_std]
-
-extern crate alloc;
 
 mod activity;
-mod context;
 mod hex;
 mod id;
+#[cfg(feature = "alloc")]
+mod parent;
+#[cfg(feature = "alloc")]
 mod state;
 
 pub use activity::{ActivityId, ActivityPath};
-pub use context::{TraceContext, TraceFlags, TraceParent, TraceParentError};
 pub use id::{IdError, SpanId, TraceId};
+#[cfg(feature = "alloc")]
+pub use parent::{TraceContext, TraceFlags, TraceParent, TraceParentError};
+#[cfg(feature = "alloc")]
 pub use state::{MAX_MEMBERS, TraceState, TraceStateError};
-
-/// The README, so that the tests compile its examples.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

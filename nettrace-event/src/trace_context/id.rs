@@ -6,7 +6,7 @@ use core::{
     str::FromStr,
 };
 
-use crate::hex::{self, NoDigit};
+use crate::trace_context::hex::{self, NoDigit};
 
 /// Why a text is not a valid id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl core::error::Error for IdError {}
 /// The id of a trace: 16 bytes that are not all zero.
 ///
 /// ```
-/// use nettrace_context::{IdError, TraceId};
+/// use nettrace_event::trace_context::{IdError, TraceId};
 ///
 /// let id: TraceId = "4bf92f3577b34da6a3ce929d0e0e4736".parse()?;
 /// assert_eq!(id.to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
@@ -53,7 +53,7 @@ impl TraceId {
     /// The id with these bytes, in the order of its digits. `None` if all are zero.
     ///
     /// ```
-    /// use nettrace_context::TraceId;
+    /// use nettrace_event::trace_context::TraceId;
     ///
     /// assert_eq!(TraceId::from_bytes([0; 16]), None);
     /// assert!(TraceId::from_bytes([1; 16]).is_some());
@@ -89,7 +89,7 @@ impl TraceId {
 /// The id of a span: 8 bytes that are not all zero.
 ///
 /// ```
-/// use nettrace_context::{IdError, SpanId};
+/// use nettrace_event::trace_context::{IdError, SpanId};
 ///
 /// let id: SpanId = "00f067aa0ba902b7".parse()?;
 /// assert_eq!((id.to_u64(), id.to_string()), (0x00f0_67aa_0ba9_02b7, "00f067aa0ba902b7".into()));
@@ -103,7 +103,7 @@ impl SpanId {
     /// The id with these bytes, in the order of its digits. `None` if all are zero.
     ///
     /// ```
-    /// use nettrace_context::SpanId;
+    /// use nettrace_event::trace_context::SpanId;
     ///
     /// assert_eq!(SpanId::from_bytes([0; 8]), None);
     /// assert_eq!(SpanId::from_bytes([0, 0, 0, 0, 0, 0, 0, 7]), SpanId::from_u64(7));

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::{fmt, ops::Deref, str};
 
-use crate::{
+use crate::trace_context::{
     hex::{self, NoDigit},
     id::{SpanId, TraceId},
     state::TraceState,
@@ -69,7 +69,7 @@ impl TraceFlags {
     /// of those who pass flags on.
     ///
     /// ```
-    /// use nettrace_context::TraceFlags;
+    /// use nettrace_event::trace_context::TraceFlags;
     ///
     /// assert_eq!(TraceFlags::from_bits(0xfd), TraceFlags::SAMPLED);
     /// ```
@@ -99,7 +99,7 @@ impl TraceFlags {
     /// These flags, with [`SAMPLED`](Self::SAMPLED) set or cleared.
     ///
     /// ```
-    /// use nettrace_context::TraceFlags;
+    /// use nettrace_event::trace_context::TraceFlags;
     ///
     /// let flags = TraceFlags::RANDOM.with_sampled(true);
     /// assert_eq!((flags.bits(), flags.with_sampled(false)), (3, TraceFlags::RANDOM));
@@ -126,7 +126,7 @@ impl TraceContext {
     /// A context of these ids, without a state.
     ///
     /// ```
-    /// use nettrace_context::{SpanId, TraceContext, TraceFlags, TraceId};
+    /// use nettrace_event::trace_context::{SpanId, TraceContext, TraceFlags, TraceId};
     ///
     /// let (trace, span) = (TraceId::from_bytes([0xab; 16]), SpanId::from_u64(1));
     /// let context = TraceContext::new(trace.unwrap(), span.unwrap(), TraceFlags::NONE);
@@ -152,7 +152,7 @@ impl TraceContext {
     /// # Example
     ///
     /// ```
-    /// use nettrace_context::{TraceContext, TraceParentError};
+    /// use nettrace_event::trace_context::{TraceContext, TraceParentError};
     ///
     /// let read = |header: &str| TraceContext::from_traceparent(header);
     /// let context = read("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00")?;
@@ -207,13 +207,13 @@ impl TraceContext {
     /// # Example
     ///
     /// ```
-    /// use nettrace_context::TraceContext;
+    /// use nettrace_event::trace_context::TraceContext;
     ///
     /// let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     /// let context = TraceContext::from_headers(parent, ["rojo=1", "congo=2"])?;
     /// assert_eq!(context.state().unwrap().to_string(), "rojo=1,congo=2");
     /// assert!(TraceContext::from_headers(parent, ["no member"])?.state().is_none());
-    /// # Ok::<(), nettrace_context::TraceParentError>(())
+    /// # Ok::<(), nettrace_event::trace_context::TraceParentError>(())
     /// ```
     #[inline]
     pub fn from_headers<'a>(
@@ -241,7 +241,7 @@ impl TraceContext {
     /// This context with a state that others have too: see [`shared_state`](Self::shared_state).
     ///
     /// ```
-    /// use nettrace_context::{TraceContext, TraceState};
+    /// use nettrace_event::trace_context::{TraceContext, TraceState};
     ///
     /// # let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     /// let state = TraceState::from_headers(["rojo=1"])?;
