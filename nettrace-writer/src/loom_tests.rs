@@ -244,7 +244,7 @@ fn loom_a_clock_that_jumps_breaks_no_sequence_point() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 let (model, record) = &*shared;
-                model.jump();
+                model.jump_to(1);
                 (2..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
             })
         };
@@ -256,6 +256,35 @@ fn loom_a_clock_that_jumps_breaks_no_sequence_point() {
         tell(tally, &flusher);
     });
     assert_met(&tally, &[EPOCHS, SEIZED]);
+}
+
+#[test]
+fn loom_a_clock_that_jumps_again_keeps_the_order_of_a_busy_thread() {
+    // The first round begins an epoch, and does not wait for the thread. The next begins another.
+    let tally = explore("jump again", 2, |tally| {
+        let shared = fresh(Model::new(3, 1).ahead(40).asleep(5));
+        let (model, record) = &*shared;
+        let mut flusher = Flusher::new(model, &[record]);
+        flusher.round();
+        assert_eq!(model.emit(record, 1), Outcome::Written);
+        model.jump_to(60);
+        let emitting = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (model, record) = &*shared;
+                (2..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
+            })
+        };
+        model.jump_to(20);
+        tally.add(BUSY, flusher.impatient_round());
+        model.jump_to(1);
+        emitting.join().unwrap();
+        (0..2).for_each(|_| flusher.round());
+        flusher.check_rows(&[1, 2, 3]);
+        tally.add(EPOCHS, flusher.epochs());
+        tell(tally, &flusher);
+    });
+    assert_met(&tally, &[BUSY, EPOCHS, SEIZED]);
 }
 
 #[test]

@@ -50,6 +50,7 @@ const CATCHERS: &[(&str, Catcher)] = &[
     ("no_floor", Model("loom_a_clock_that_goes_back_breaks_no_sequence_point")),
     ("no_floor_in_new_chunk", Model("loom_a_round_that_asks_nobody_keeps_its_promise")),
     ("no_proof", Model("loom_an_owner_begins_to_execute_fences")),
+    ("no_row_before", Model("loom_a_clock_that_jumps_again_keeps_the_order_of_a_busy_thread")),
     ("no_second_pass", Model("loom_a_round_has_every_row_that_is_older")),
     ("no_wait", Model("loom_a_round_has_every_row_that_is_older")),
     ("no_wake_fence", Model("loom_taking_a_chunk_ends_a_rest")),

@@ -2,14 +2,11 @@
 
 use nettrace_format::v6::{RowHeader, RowState, decode_row};
 
-use crate::{
-    flusher::timeline::Correction,
-    protocol::{
-        memory::Memory,
-        pool::Pool,
-        record::Sealed,
-        row::{ESCAPE, Escape, EscapeBytes},
-    },
+use crate::protocol::{
+    memory::Memory,
+    pool::Pool,
+    record::{Correction, Sealed},
+    row::{ESCAPE, Escape, EscapeBytes},
 };
 
 /// Rows of a chunk that are yet to be written.
@@ -98,6 +95,11 @@ impl Segment {
             // A producer's list goes backwards. Even if it did not, this loop must end.
             next = start.min(previous as usize);
         }
+    }
+
+    /// The time that the first row's delta counts from, which no later row is meant to precede.
+    pub(super) fn base_ts(&self) -> u64 {
+        self.before.last().timestamp
     }
 
     /// Makes walks return corrected times.

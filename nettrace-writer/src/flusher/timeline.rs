@@ -13,8 +13,13 @@
 //! hand. It notes a jump at once. But an epoch begins only with a round, before its barrier. Then
 //! that round has all rows of earlier epochs, except those of threads that it does not wait for.
 //! Rows of the new epoch are at or after the round's `T`. Rows of earlier epochs are moved before
-//! it, unless they are there already ([`Segment::correct`]). So a thread's rows stay in their
-//! order.
+//! it, unless they are there already ([`Segment::correct`]).
+//!
+//! A thread that a round does not wait for keeps rows of several epochs until a later round, which
+//! may begin yet another epoch. It moves all of these rows before its own `T`, and some may pass
+//! those of the epoch that followed theirs. So rows are also moved if they are earlier than the
+//! thread's row before. That keeps each thread's order and every promise of earlier rounds,
+//! whatever the clock says and however often it jumps.
 //!
 //! Rows that were recorded between the jump and the round get the right time if the clock jumped
 //! forward, because the jump is subtracted. If it jumped back, they all have the time of the row
@@ -33,7 +38,7 @@ use crate::{
     protocol::{
         clock::{Source, Sync, Watch},
         pool::Pool,
-        record::Floor,
+        record::{Correction, Floor},
     },
 };
 
@@ -57,26 +62,6 @@ pub(super) struct Timeline {
     last: u64,
     /// The time of the latest row so far.
     latest: u64,
-}
-
-/// How to correct the times of a segment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Correction {
-    /// No row may be later than this.
-    latest: u64,
-    /// What to add to the time of a row that is.
-    shift: u64,
-    /// No row may be earlier than this: the time of the row before.
-    earliest: u64,
-}
-
-impl Correction {
-    /// The corrected time of the next row.
-    pub(super) fn apply(&mut self, ts: u64) -> u64 {
-        let ts = if ts > self.latest { ts.wrapping_add(self.shift) } else { ts };
-        self.earliest = ts.min(self.latest).max(self.earliest);
-        self.earliest
-    }
 }
 
 impl Timeline {
@@ -110,7 +95,7 @@ impl Timeline {
     }
 
     /// Checks the times of a segment that was collected in this round, and corrects them if they
-    /// are too late. No row of the segment is earlier than `earliest`.
+    /// are too late, or earlier than `earliest`.
     pub(super) fn check(&mut self, segment: &mut Segment, earliest: u64, pool: &Pool) {
         let is_current = segment.epoch == self.epoch;
         let (latest, tolerance) = if is_current {
@@ -121,10 +106,11 @@ impl Timeline {
         } else {
             (self.begun - 1, 0)
         };
-        if segment.last_ts > latest.saturating_add(tolerance) {
-            let shift = self.offset.wrapping_sub(segment.offset);
-            segment.correct(Correction { latest, shift, earliest }, pool);
-            self.epoch_is_due |= is_current;
+        let shift = self.offset.wrapping_sub(segment.offset);
+        let correction = Correction { latest, shift, earliest };
+        if correction.is_needed(segment.base_ts(), segment.last_ts, tolerance) {
+            self.epoch_is_due |= is_current && correction.is_late(segment.last_ts, tolerance);
+            segment.correct(correction, pool);
         }
         self.latest = self.latest.max(segment.last_ts);
     }

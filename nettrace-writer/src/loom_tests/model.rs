@@ -47,8 +47,9 @@ pub(super) struct Model {
     clock: AtomicU64,
     /// By how much the owners' clocks are behind.
     behind: u64,
-    /// Whether the clock jumps.
+    /// Whether the clock jumps, and how much time passes then.
     jumps: bool,
+    asleep: u64,
     floor: Floor,
     pub(super) idle: Idle,
     /// A cell for each place of each chunk.
@@ -69,6 +70,7 @@ impl Model {
             clock,
             behind: 0,
             jumps: false,
+            asleep: 0,
             floor,
             idle,
             cells,
@@ -89,9 +91,15 @@ impl Model {
         self
     }
 
-    /// Makes all clocks go back to the start.
-    pub(super) fn jump(&self) {
-        self.clock.store(1, Ordering::Relaxed);
+    /// Makes time pass at each jump back, which the clock does not show.
+    pub(super) fn asleep(mut self, ticks: u64) -> Self {
+        self.asleep = ticks;
+        self
+    }
+
+    /// Makes all clocks jump to a time.
+    pub(super) fn jump_to(&self, time: u64) {
+        self.clock.store(time, Ordering::Relaxed);
     }
 
     fn owners_now(&self) -> u64 {

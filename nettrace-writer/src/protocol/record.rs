@@ -94,9 +94,11 @@
 //! that the round does not wait for begins a chunk of the new epoch. There the thread's last time,
 //! which is of another epoch, does not bind the event. In the trace's time `T` grows from round to
 //! round in every epoch; the floor is `T` less the offset. So the statements above hold for rows of
-//! the new epoch. The round that begins the epoch collects the rows of earlier epochs. If it does
-//! not wait for a thread, a later round collects that thread's rows. The flusher writes none of
-//! those rows with a time at or after the epoch's first `T`: see `flusher::timeline`.
+//! the new epoch. The round that begins the epoch collects the rows of earlier epochs, and writes
+//! none of them with a time at or after the epoch's first `T`: see `flusher::timeline`. If it does
+//! not wait for a thread, a later round collects that thread's rows, and several epochs may have
+//! begun by then. So no thread's order follows from epochs alone. The flusher itself moves a row
+//! that is earlier than the thread's row before ([`Correction`]).
 //!
 //! *A signal handler, a `Drop` or a formatter that emits while its thread is busy* finds `busy`
 //! set. The event is counted in `nested` and leaves a note, so that the next row shows the gap.
@@ -167,11 +169,13 @@
 //!   statistics, which may be late.
 
 mod collector;
+mod correction;
 mod floor;
 mod owner;
 
 pub(crate) use self::{
     collector::{Asked, Mark, Sealed, Waiting},
+    correction::Correction,
     floor::Floor,
     owner::Reason,
 };

@@ -5,7 +5,7 @@ use super::{GAP, LABELS, Model, ROW};
 use crate::{
     protocol::{
         memory::Memory,
-        record::{Asked, Mark, Record, Sealed, Waiting},
+        record::{Asked, Correction, Mark, Record, Sealed, Waiting},
     },
     sync::thread,
 };
@@ -87,7 +87,7 @@ impl Times {
     fn begin_round(&mut self, model: &Model) -> u64 {
         let clock = model.now();
         if clock < self.clock || std::mem::take(&mut self.is_over) {
-            self.begun = self.last.max(self.latest) + 1;
+            self.begun = self.last.max(self.latest) + 1 + model.asleep;
             self.begun = self.begun.max(clock + self.offset);
             self.offset = self.begun - clock;
             self.epoch = model.floor.begin_epoch(clock, self.offset);
@@ -97,9 +97,8 @@ impl Times {
         self.last
     }
 
-    /// The trace's time of a row with the time `ts`. `earliest` is the time of the row before.
-    fn of_row(&mut self, model: &Model, sealed: &Sealed, ts: u8, earliest: u64) -> u64 {
-        let ts = u64::from(ts) + sealed.offset;
+    /// How to correct the times of a chunk's rows. `earliest` is the time of the row before.
+    fn check(&mut self, model: &Model, sealed: &Sealed, earliest: u64) -> Option<Correction> {
         let is_current = sealed.epoch == self.epoch;
         let latest = match (is_current, model.jumps) {
             (false, _) => self.begun - 1,
@@ -107,11 +106,11 @@ impl Times {
             // No row is of the future. To read the clock would multiply the executions.
             (true, false) => u64::MAX,
         };
-        self.is_over |= is_current && ts > latest;
-        // A row that is not of the future must have the right time already.
-        let ts = if ts > latest { latest.max(earliest) } else { ts };
-        self.latest = self.latest.max(ts);
-        ts
+        let shift = self.offset.wrapping_sub(sealed.offset);
+        let correction = Correction { latest, shift, earliest };
+        let [first, last] = [sealed.base_ts, sealed.last_ts].map(|ts| ts + sealed.offset);
+        self.is_over |= is_current && correction.is_late(last, 0);
+        correction.is_needed(first, last, 0).then_some(correction)
     }
 }
 
@@ -260,6 +259,9 @@ impl Source {
         let place = model.pool.place(sealed.chunk);
         let bytes = Memory::bytes(place, sealed.len as usize);
         let (mut number, mut start, mut rows) = (sealed.first_number, sealed.first_number, 0);
+        let before = self.kept.last().or(self.written.last());
+        let earliest = before.map_or(0, |before| before.ts).max(self.point);
+        let mut correction = times.check(model, sealed, earliest);
         for (at, row) in bytes.chunks_exact(ROW).enumerate() {
             let row = model.cell(sealed.chunk, at * ROW).with(|_| [row[0], row[1]]);
             if row[0] == GAP {
@@ -272,9 +274,10 @@ impl Source {
                 assert!(sealed.escapes as usize > at * ROW && rows > 0, "nobody finds them");
                 continue;
             }
-            let before = self.kept.last().or(self.written.last());
-            let earliest = before.map_or(0, |before| before.ts).max(self.point);
-            let ts = times.of_row(model, sealed, row[1], earliest);
+            let ts = u64::from(row[1]) + sealed.offset;
+            // A row that needs no correction must have the right time already.
+            let ts = correction.as_mut().map_or(ts, |correction| correction.apply(ts));
+            times.latest = times.latest.max(ts);
             assert!(ts >= self.point, "time {ts} behind the sequence point at {}", self.point);
             if let Some(before) = self.kept.last().or(self.written.last()) {
                 assert!(before.id < row[0] && before.ts <= ts && before.number < number);
@@ -285,7 +288,9 @@ impl Source {
         assert_eq!(rows, sealed.rows, "a chunk says how many rows it has: {sealed:?}");
         assert!(number <= sealed.end_number + 1, "{number} rows in {sealed:?}");
         if let Some(last) = self.kept.last_mut().filter(|_| rows > 0) {
-            assert!(sealed.base_ts <= sealed.last_ts && last.ts <= sealed.last_ts + sealed.offset);
+            let is_corrected = correction.is_some();
+            assert!(is_corrected || last.ts <= sealed.last_ts + sealed.offset);
+            assert!(sealed.base_ts <= sealed.last_ts);
             last.end_number = sealed.end_number;
         }
     }
