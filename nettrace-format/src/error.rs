@@ -86,6 +86,9 @@ pub enum FormatError {
         /// The size in bytes, or the number of fields.
         size: usize,
     },
+    /// A field of an event type has a type that version 6 has no code for.
+    #[error("a field has a type that version 6 has no code for; leave out the type's fields")]
+    NoTypeCode,
     /// An event or object has more than 65,535 fields.
     #[error(
         "{count} fields in one event or object, and the format allows 65535; group them or leave \

@@ -11,6 +11,7 @@
 //! * [`recorder`] reads the memory of a session whose process was killed (feature `recorder`).
 //! * [`payload`] encodes the values of an event into payload bytes. `#[derive(TraceEvent)]` calls
 //!   it through [`PayloadEncoder`](nettrace_event::PayloadEncoder).
+//! * [`Metadata`] describes an event type of any stream. Its row is written and read in one file.
 //! * [`redact`] replaces values that must not be in a trace.
 //! * [`content`] holds the values that callers pass to the writers, for all versions.
 //!
@@ -65,6 +66,7 @@ extern crate std;
 mod activity;
 mod blocks;
 pub mod content;
+mod cursor;
 mod error;
 /// For the examples in the documentation. Not part of the public interface.
 #[doc(hidden)]
@@ -77,6 +79,7 @@ mod primitive;
 #[cfg(feature = "recorder")]
 pub mod recorder;
 pub mod redact;
+mod schema;
 /// For the crates beside this one. Not part of the public interface.
 #[doc(hidden)]
 pub mod spelling;
@@ -89,8 +92,10 @@ pub mod v6;
 mod writer;
 
 pub use crate::{
+    cursor::{Cursor, Damage},
     error::FormatError,
     format::{Format, UnknownFormat},
+    schema::{Field, Metadata, Type},
     stream::{Mark, Stream},
     stream_end::{Padding, StreamEnd},
     thread_ids::{RecorderIds, SubjectId, ThreadIds},

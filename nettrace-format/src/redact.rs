@@ -11,16 +11,13 @@
 //!
 //! ```
 //! use nettrace_format::{
+//!     Field, Type,
 //!     payload::Refusal,
 //!     redact::{Redact, Redaction},
-//!     v6::{FieldDescription, PlainType, TypeCode},
 //! };
 //!
-//! let text = TypeCode::Array(Box::new(TypeCode::Plain(PlainType::Utf8CodeUnit)));
-//! let fields = [
-//!     FieldDescription { name: "cents", ty: TypeCode::Plain(PlainType::Byte) },
-//!     FieldDescription { name: "customer", ty: text },
-//! ];
+//! let text = Type::Array(Box::new(Type::Utf8CodeUnit));
+//! let fields = [Field::new("cents", Type::UInt8), Field::new("customer", text)];
 //! let mut redaction = Redaction::new([1, 2]).with("customer", Redact::Mask);
 //! assert!(redaction.define(7, "Sold", &fields));
 //!
@@ -50,7 +47,7 @@ use core::{fmt, hash::Hasher as _, str::FromStr};
 use self::{keys::Keys, payload::Again};
 use crate::{
     payload::Refusal,
-    v6::{FieldDescription, PlainType, TypeCode},
+    schema::{Field, Type},
 };
 
 /// By how many paths a field can be named.
@@ -123,7 +120,7 @@ impl Name {
 #[derive(Clone, Debug)]
 struct Chosen {
     /// Without the names of fields.
-    ty: TypeCode<'static>,
+    ty: Type,
     fate: Fate,
 }
 
@@ -162,7 +159,7 @@ impl Redaction {
 
     /// Takes over a type, by the id that its events have. Returns whether values of it may be
     /// replaced.
-    pub fn define(&mut self, id: u32, event: &str, fields: &[FieldDescription<'_>]) -> bool {
+    pub fn define(&mut self, id: u32, event: &str, fields: &[Field]) -> bool {
         let chosen = self.fields(event, &[String::new()], fields, false);
         let is_chosen = chosen.iter().any(|field| !matches!(field.fate, Fate::Stays));
         match is_chosen {
@@ -183,7 +180,7 @@ impl Redaction {
         &mut self,
         event: &str,
         prefixes: &[String],
-        fields: &[FieldDescription<'_>],
+        fields: &[Field],
         is_element: bool,
     ) -> Vec<Chosen> {
         let is_entry = is_element && keys::is_entry(fields);
@@ -191,7 +188,7 @@ impl Redaction {
         for field in fields {
             let paths = prefixes.iter().map(|prefix| format!("{prefix}{}", field.name));
             let paths: Vec<_> = paths.collect();
-            let how = self.of(Some(event), &paths, field.name);
+            let how = self.of(Some(event), &paths, &field.name);
             // A field without a name adds nothing to a path.
             let dot = if field.name.is_empty() { "" } else { "." };
             let mut within: Vec<_> = paths.iter().map(|path| format!("{path}{dot}")).collect();
@@ -204,7 +201,7 @@ impl Redaction {
                 }
             }
             let parts = objects(&field.ty).unwrap_or_default();
-            let is_object = matches!(field.ty, TypeCode::Object(_));
+            let is_object = matches!(field.ty, Type::Object(_));
             let parts = self.fields(event, &within, parts, !is_object);
             let is_whole = parts.iter().all(|part| matches!(part.fate, Fate::Stays));
             let kept = match &field.ty {
@@ -213,14 +210,12 @@ impl Redaction {
                     None => Fate::Stays,
                 },
                 // All of the data: parts of it may be parts of others.
-                TypeCode::RelLoc(_) | TypeCode::DataLoc(_) => {
-                    Fate::Goes(MASK, Box::new(Fate::Stays))
-                }
+                Type::RelLoc(_) | Type::DataLoc(_) => Fate::Goes(MASK, Box::new(Fate::Stays)),
                 _ => Fate::Parts(parts),
             };
             let fate = match self.values(how) {
                 _ if is_entry && field.name == "Value" => {
-                    let whole = [&paths[..], &[field.name.to_owned()]].concat();
+                    let whole = [&paths[..], &[field.name.clone()]].concat();
                     Fate::OfKey(self.keys(event, prefixes, &whole), Box::new(kept))
                 }
                 Some(values) => Fate::Goes(values, Box::new(kept)),
@@ -357,45 +352,40 @@ impl Values {
 }
 
 /// The fields of an object, or of the objects in an array.
-fn objects<'a, 'b>(ty: &'a TypeCode<'b>) -> Option<&'a [FieldDescription<'b>]> {
+fn objects(ty: &Type) -> Option<&[Field]> {
     match ty {
-        TypeCode::Object(fields) => Some(fields),
-        TypeCode::Plain(_) => None,
-        TypeCode::Array(element)
-        | TypeCode::FixedArray(element, _)
-        | TypeCode::RelLoc(element)
-        | TypeCode::DataLoc(element) => objects(element),
+        Type::Object(fields) => Some(fields),
+        _ => objects(ty.element()?),
     }
 }
 
 /// Whether an object stands for an array within another, which version 6 does not have.
-fn is_wrapper(fields: &[FieldDescription<'_>]) -> bool {
-    let [FieldDescription { name, ty }] = fields else { return false };
-    let is_array = matches!(ty, TypeCode::Array(_) | TypeCode::FixedArray(..));
-    is_array && matches!(*name, "items" | "value")
+fn is_wrapper(fields: &[Field]) -> bool {
+    let [Field { name, ty }] = fields else { return false };
+    let is_array = matches!(ty, Type::Array(_) | Type::FixedArray(..));
+    is_array && matches!(&**name, "items" | "value")
 }
 
-fn has_dates(ty: &TypeCode<'_>) -> bool {
+fn has_dates(ty: &Type) -> bool {
     match ty {
-        TypeCode::Plain(plain) => *plain == PlainType::DateTime,
-        TypeCode::Object(fields) => fields.iter().any(|field| has_dates(&field.ty)),
-        TypeCode::Array(element) | TypeCode::FixedArray(element, _) => has_dates(element),
-        TypeCode::RelLoc(_) | TypeCode::DataLoc(_) => false,
+        Type::RelLoc(_) | Type::DataLoc(_) => false,
+        Type::DateTime => true,
+        Type::Object(fields) => fields.iter().any(|field| has_dates(&field.ty)),
+        _ => ty.element().is_some_and(has_dates),
     }
 }
 
-fn nameless(ty: &TypeCode<'_>) -> TypeCode<'static> {
-    let boxed = |ty: &TypeCode<'_>| Box::new(nameless(ty));
+fn nameless(ty: &Type) -> Type {
+    let boxed = |ty: &Type| Box::new(nameless(ty));
     match ty {
-        TypeCode::Plain(plain) => TypeCode::Plain(*plain),
-        TypeCode::Object(fields) => {
-            let fields = fields.iter();
-            let fields = fields.map(|it| FieldDescription { name: "", ty: nameless(&it.ty) });
-            TypeCode::Object(fields.collect())
+        Type::Object(fields) => {
+            Type::Object(fields.iter().map(|field| Field::new("", nameless(&field.ty))).collect())
         }
-        TypeCode::Array(element) => TypeCode::Array(boxed(element)),
-        TypeCode::FixedArray(element, count) => TypeCode::FixedArray(boxed(element), *count),
-        TypeCode::RelLoc(element) => TypeCode::RelLoc(boxed(element)),
-        TypeCode::DataLoc(element) => TypeCode::DataLoc(boxed(element)),
+        Type::Array(element) => Type::Array(boxed(element)),
+        Type::FixedArray(element, count) => Type::FixedArray(boxed(element), *count),
+        Type::CountedArray(element, field) => Type::CountedArray(boxed(element), *field),
+        Type::RelLoc(element) => Type::RelLoc(boxed(element)),
+        Type::DataLoc(element) => Type::DataLoc(boxed(element)),
+        plain => plain.clone(),
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use nettrace_format::{Cursor, Damage};
+
 use crate::{
-    cursor::{Cursor, Read},
-    error::Damage,
+    error::Read,
     framing::Format,
     trace::{Thread, Trace, WallTime},
 };

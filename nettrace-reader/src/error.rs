@@ -2,6 +2,8 @@
 
 use std::{error, fmt, io};
 
+use nettrace_format::Damage;
+
 use crate::block::BlockKind;
 
 /// The result of this crate's reading functions.
@@ -309,9 +311,5 @@ impl fmt::Display for Table {
     }
 }
 
-/// A place in a block that violates the format. With the kind of the block it becomes an [`Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Damage {
-    pub(crate) offset: u64,
-    pub(crate) what: &'static str,
-}
+/// What a parser returns. With the kind of the block, the [`Damage`] becomes an [`Error`].
+pub(crate) type Read<T> = std::result::Result<T, Damage>;

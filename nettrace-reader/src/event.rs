@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use nettrace_format::Metadata;
+
 use crate::{
     labels::{Label, LabelKind, LastLabels},
     rows::Header,
-    schema::Metadata,
     tables::{Definitions, Slot, Tables, ThreadTotals},
     trace::{Stack, Thread, Trace},
     value::Fields,

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{
-    cursor::{Cursor, Read},
-    error::Damage,
-};
+use nettrace_format::{Cursor, Damage};
+
+use crate::error::Read;
 
 /// One label of an event. The kinds are those of NetTrace V6, "LabelList".
 ///
@@ -379,7 +378,7 @@ pub(crate) fn parse_label_lists<E: From<Damage>>(
 #[cfg(test)]
 mod tests {
     use super::{Cursor, EncodedLabels, Label, LastLabels, decode, parse_label_lists};
-    use crate::error::Damage;
+    use nettrace_format::Damage;
 
     #[test]
     fn two_lists_by_hand() {

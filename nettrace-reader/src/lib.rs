@@ -15,8 +15,9 @@
 //! damaged, a reader delivers everything before the damage and then returns an [`Error`] with an
 //! offset and a kind.
 //!
-//! This crate shares no code with the writer of this project. If both shared a misreading of the
-//! specification, tests of one against the other could not find it.
+//! What a stream describes (event types, threads and labels) is read by `nettrace-format`, where
+//! the code that writes it stands beside the code that reads it. Tests against bytes written by
+//! hand, and against another reader, show that both read the specification rightly.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -57,7 +58,6 @@ pub use crate::{
         items::{Item, SequencePoint},
     },
     rows::Header,
-    schema::{Field, Metadata, Type},
     sorted::SortedReader,
     tables::{ThreadTotals, TypeTotals},
     trace::{Stack, Thread, Trace, WallTime},
@@ -68,12 +68,13 @@ pub use crate::{
     value::{Decimal, Fields, Value},
     verify::{Basis, Report, Rule, Violation, verify, verify_with},
 };
+#[doc(inline)]
+pub use nettrace_format::{Field, Metadata, Type};
 #[cfg(feature = "derive")]
 #[doc(inline)]
 pub use nettrace_macros::{ReadEvent, ReadField};
 
 mod block;
-mod cursor;
 mod error;
 mod event;
 mod example;
@@ -88,7 +89,6 @@ mod read_ahead;
 mod reader;
 mod rows;
 mod runtime;
-mod schema;
 mod sorted;
 mod tables;
 mod trace;

@@ -1,16 +1,16 @@
 //! [`Reader`]: events in the order of the stream.
 
+use nettrace_format::{Cursor, Damage, Metadata};
+
 use crate::{
     block::{self, BlockKind},
-    cursor::Cursor,
-    error::{Damage, Error, ErrorKind, Result, Table},
+    error::{Error, ErrorKind, Result, Table},
     event::Event,
     framing::{BlockHead, Blocks, Format},
     input::Source,
     labels, metadata,
     options::Options,
     rows::{EventBlock, Rows},
-    schema::Metadata,
     sorted::SortedReader,
     tables::{
         Continues, Number, Slot, Tables, ThreadTotals, TypeTotals, cost_of_metadata, undefined,

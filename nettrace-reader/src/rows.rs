@@ -1,10 +1,8 @@
 //! The rows of Event blocks, compressed and not.
 
-use crate::{
-    cursor::{Cursor, Read},
-    error::Damage,
-    framing::Format,
-};
+use nettrace_format::{Cursor, Damage};
+
+use crate::{error::Read, framing::Format};
 
 /// The header of a row: everything about an event except its payload.
 ///

@@ -15,6 +15,8 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
+use nettrace_format::Metadata;
+
 use crate::{
     block::BlockKind,
     error::{Error, ErrorKind, Result, Table},
@@ -23,7 +25,6 @@ use crate::{
     input::Source,
     reader::{Reader, Step, Totals},
     rows::Rows,
-    schema::Metadata,
     tables::{Definitions, Slot, ThreadTotals, TypeTotals, undefined},
     trace::Trace,
     typed::{EventSource, Events, ReadEvent},

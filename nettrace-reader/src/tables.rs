@@ -4,6 +4,8 @@ use std::{borrow::Cow, mem::size_of, ops::Range};
 
 pub use crate::tables::numbers::ThreadTotals;
 pub(crate) use crate::tables::{cost::cost_of_metadata, numbers::Number};
+use nettrace_format::Metadata;
+
 use crate::{
     error::{Error, ErrorKind, Result, Table},
     framing::Format,
@@ -11,7 +13,6 @@ use crate::{
     labels::{EncodedLabels, Label, LabelKind, LastLabels},
     options::Dialect,
     runtime,
-    schema::Metadata,
     tables::{cost::cost_of_thread, label_lists::LabelLists, numbers::Numbering},
     trace::{Stack, Thread, Trace},
 };

@@ -5,11 +5,12 @@ mod field;
 use std::{error, fmt, marker::PhantomData};
 
 pub use self::field::{Guid, ReadField};
+use nettrace_format::Metadata;
+
 use crate::{
     error::{Error, Result},
     event::Event,
     rows::Header,
-    schema::Metadata,
     value::Value,
 };
 

@@ -2,10 +2,10 @@
 
 use std::{borrow::Cow, fmt, slice};
 
+use nettrace_format::{Cursor, Damage, Field, Metadata, Type};
+
 use crate::{
-    cursor::{Cursor, Read},
-    error::{Damage, Error, ErrorKind, Result},
-    schema::{Field, Metadata, Type},
+    error::{Error, ErrorKind, Read, Result},
     trace::WallTime,
 };
 

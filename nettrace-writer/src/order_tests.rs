@@ -1,5 +1,5 @@
 //! The order of events on real threads: what a trace promises by IsSorted, sequence points and
-//! numbers. The project's reader, which shares no code with the writer, checks it, and so does the
+//! numbers. The project's reader checks it, and so does the
 //! reference reader if there is one.
 //!
 //! The tests fail if the cut at sequence points is taken out; `cargo xtask mutants` tries that.

@@ -5,11 +5,8 @@
 use nettrace_format::{
     payload::{MAX_PAYLOAD, Refusal},
     redact::parts::{Located, Parts, put_located},
-    v6::PlainType,
 };
 use nettrace_reader::{Field, Type, WallTime};
-
-use crate::convert::types::plain;
 
 /// Appends `payload`, whose fields are `fields`, to `out`. `has_long_dates` says that its dates
 /// have sixteen bytes.
@@ -63,11 +60,10 @@ impl Again<'_> {
             Type::FixedArray(element, count) => self.elements(element, *count)?,
             Type::RelLoc(element) => self.location(element, true)?,
             Type::DataLoc(element) => self.location(element, false)?,
-            other => {
-                let plain = plain(other).ok_or(Refusal::Malformed)?;
+            plain => {
                 let value = self.source.plain(plain)?;
                 self.out.extend_from_slice(value);
-                if plain == PlainType::Boolean {
+                if *plain == Type::Boolean {
                     self.out.resize(self.out.len() + (4 - value.len()), 0);
                 }
             }

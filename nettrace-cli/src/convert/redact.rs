@@ -12,15 +12,10 @@ use clap::ValueHint;
 use nettrace_format::{
     redact::{Redact, Redaction},
     spelling::nearest_field,
-    v6::{FieldDescription, PlainType, TypeCode},
 };
 use nettrace_reader::{Field, Label, Metadata, Type};
 
-use crate::{
-    convert::{omissions::is_unread, types},
-    failure::Failure,
-    meant,
-};
+use crate::{convert::omissions::is_unread, failure::Failure, meant};
 
 /// What to leave out, and how.
 #[derive(Clone, Debug, clap::Args)]
@@ -86,8 +81,7 @@ fn add_names<'a>(fields: &'a [Field], names: &mut BTreeSet<&'a str>) {
 
 /// Takes over a type.
 pub(super) fn define(redaction: &mut Redaction, metadata: &Metadata) {
-    let fields: Vec<_> = metadata.fields.iter().map(shape).collect();
-    let is_chosen = redaction.define(metadata.id, &metadata.name, &fields);
+    let is_chosen = redaction.define(metadata.id, &metadata.name, &metadata.fields);
     // What is in these is not known, or not all of it.
     let is_unknown = metadata.fields.is_empty()
         || metadata.is_damaged
@@ -96,20 +90,6 @@ pub(super) fn define(redaction: &mut Redaction, metadata: &Metadata) {
     if is_unknown || (is_chosen && metadata.is_from_table) {
         redaction.refuse(metadata.id);
     }
-}
-
-/// A field by type codes. Types without one, which only tables of fields have, are some other.
-fn shape(of: &Field) -> FieldDescription<'_> {
-    fn ty(of: &Type) -> TypeCode<'_> {
-        types::code(of).unwrap_or_else(|| match of {
-            Type::Object(fields) => TypeCode::Object(fields.iter().map(shape).collect()),
-            _ => match of.element() {
-                Some(element) => TypeCode::Array(Box::new(ty(element))),
-                None => TypeCode::Plain(PlainType::Byte),
-            },
-        })
-    }
-    FieldDescription { name: &of.name, ty: ty(&of.ty) }
 }
 
 /// A label, with another value if its key was named.

@@ -10,11 +10,7 @@ use std::{
 use nettrace_event::{
     ArrayLayout, EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema, StrEncoding,
 };
-use nettrace_format::{
-    Format, FormatError, NumberedType, Stream,
-    content::Label,
-    v6::{self, FieldDescription, PlainType, TypeCode, TypeDescription},
-};
+use nettrace_format::{Format, FormatError, NumberedType, Stream, content::Label, v6};
 use nettrace_reader::{Field, Metadata, Type};
 use nettrace_views::model::{SINGLE, has_fields_of_single};
 
@@ -40,43 +36,33 @@ pub(crate) fn put_description(
     is_older: bool,
     rows: &mut Vec<u8>,
 ) -> Result<Cut, FormatError> {
-    let mut all = description(of, is_older);
+    let mut all = described(of, is_older);
     let has_unknown_fields = all.fields.len() < of.fields.len();
     let mut cut = Cut { has_unknown_fields, ..Cut::default() };
-    if v6::description_row(&all, rows).is_ok() {
+    if v6::put_metadata_row(&all, rows).is_ok() {
         return Ok(cut);
     }
     cut.texts = true;
-    (all.message, all.description) = (None, None);
+    (all.message_template, all.description) = (None, None);
     all.key_values.clear();
-    if v6::description_row(&all, rows).is_ok() {
+    if v6::put_metadata_row(&all, rows).is_ok() {
         return Ok(cut);
     }
     cut.fields = true;
     all.fields.clear();
-    v6::description_row(&all, rows)?;
+    v6::put_metadata_row(&all, rows)?;
     Ok(cut)
 }
 
-fn description(of: &Metadata, is_older: bool) -> TypeDescription<'_> {
-    TypeDescription {
-        id: of.id,
-        provider: &of.provider,
-        event_id: of.event_id,
-        name: &of.name,
-        fields: fields(&of.fields).unwrap_or_default(),
-        opcode: opcode(of, is_older),
-        keywords: of.keywords,
-        level: of.level,
-        version: of.version,
-        message: of.message_template.as_deref(),
-        description: of.description.as_deref(),
-        provider_guid: of.provider_guid.map(turned),
-        key_values: pairs(&of.key_values)
-            .into_iter()
-            .chain(implied(of, is_older).iter().copied())
-            .collect(),
+/// A type as version 6 describes it; without fields if version 6 does not have the types of all.
+fn described(of: &Metadata, is_older: bool) -> Metadata {
+    let mut all = Metadata { opcode: opcode(of, is_older), ..of.clone() };
+    if !of.fields.iter().all(|field| field.ty.is_of_v6()) {
+        all.fields.clear();
     }
+    let implied = implied(of, is_older).iter();
+    all.key_values.extend(implied.map(|(key, value)| ((*key).into(), (*value).into())));
+    all
 }
 
 /// The key-values that a type has in version 6, and that its fields imply in versions 4 and 5:
@@ -144,52 +130,6 @@ fn label_texts(of: &Label<'_>) -> usize {
         Label::Int(key, _) => key.len(),
         _ => 0,
     }
-}
-
-/// Descriptions of fields; `None` if this program does not know a type.
-fn fields(of: &[Field]) -> Option<Vec<FieldDescription<'_>>> {
-    of.iter()
-        .map(|field| Some(FieldDescription { name: &field.name, ty: code(&field.ty)? }))
-        .collect()
-}
-
-/// The code of a type; `None` if it has none, or this program does not know it.
-pub(super) fn code(of: &Type) -> Option<TypeCode<'_>> {
-    let boxed = |of| Some(Box::new(code(of)?));
-    Some(match of {
-        Type::Object(members) => TypeCode::Object(fields(members)?),
-        Type::Array(element) => TypeCode::Array(boxed(element)?),
-        Type::FixedArray(element, count) => TypeCode::FixedArray(boxed(element)?, *count),
-        Type::RelLoc(element) => TypeCode::RelLoc(boxed(element)?),
-        Type::DataLoc(element) => TypeCode::DataLoc(boxed(element)?),
-        plain => TypeCode::Plain(self::plain(plain)?),
-    })
-}
-
-/// [`code`] for a type that contains no other.
-pub(super) fn plain(of: &Type) -> Option<PlainType> {
-    Some(match of {
-        Type::Boolean => PlainType::Boolean,
-        Type::Utf16CodeUnit => PlainType::Utf16CodeUnit,
-        Type::Int8 => PlainType::SByte,
-        Type::UInt8 => PlainType::Byte,
-        Type::Int16 => PlainType::Int16,
-        Type::UInt16 => PlainType::UInt16,
-        Type::Int32 => PlainType::Int32,
-        Type::UInt32 => PlainType::UInt32,
-        Type::Int64 => PlainType::Int64,
-        Type::UInt64 => PlainType::UInt64,
-        Type::Single => PlainType::Single,
-        Type::Double => PlainType::Double,
-        Type::DateTime => PlainType::DateTime,
-        Type::Guid => PlainType::Guid,
-        Type::Utf16String => PlainType::NullTerminatedUtf16String,
-        Type::VarInt => PlainType::VarInt,
-        Type::VarUInt => PlainType::VarUInt,
-        Type::Utf8CodeUnit => PlainType::Utf8CodeUnit,
-        Type::Boolean8 => PlainType::Boolean8,
-        _ => return None,
-    })
 }
 
 /// The fields of an event whose payload is written as bytes, in formats where each value needs a

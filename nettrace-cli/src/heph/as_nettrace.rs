@@ -24,12 +24,9 @@ use std::{
 };
 
 use nettrace_format::{
-    FormatError,
+    Field, FormatError, Metadata,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
-    v6::{
-        self, FieldDescription, PlainType, RowEncoder, SequencePointFlags, ThreadSequence,
-        TypeCode, TypeDescription,
-    },
+    v6::{self, RowEncoder, SequencePointFlags, ThreadSequence},
 };
 use nettrace_reader::heph::Reader;
 
@@ -325,39 +322,41 @@ impl AsNetTrace {
 
 /// Describes an event type.
 fn define(ty: &Type, id: u32, event_id: u32, out: &mut Vec<u8>) -> Result<(), FormatError> {
-    fn code(ty: FieldType) -> TypeCode<'static> {
+    fn described(ty: FieldType) -> nettrace_format::Type {
+        use nettrace_format::Type;
         let plain = match ty.code {
-            Code::Unsigned => TypeCode::Plain(PlainType::UInt64),
-            Code::Signed => TypeCode::Plain(PlainType::Int64),
-            Code::Float => TypeCode::Plain(PlainType::Double),
-            Code::Text => TypeCode::Array(Box::new(TypeCode::Plain(PlainType::Utf16CodeUnit))),
+            Code::Unsigned => Type::UInt64,
+            Code::Signed => Type::Int64,
+            Code::Float => Type::Double,
+            Code::Text => Type::Array(Box::new(Type::Utf16CodeUnit)),
         };
-        if ty.is_array { TypeCode::Array(Box::new(plain)) } else { plain }
+        if ty.is_array { Type::Array(Box::new(plain)) } else { plain }
     }
-    let fields = ty.fields.iter();
-    let fields = fields.map(|(name, ty)| FieldDescription { name, ty: code(*ty) });
     let mut key_values = Vec::new();
+    let mut key_value = |key: &str, value: &str| key_values.push((key.into(), value.into()));
     if ty.is_single {
-        key_values.extend([("nettrace.span", "single"), ("nettrace.type.started", "SystemTime")]);
+        key_value("nettrace.span", "single");
+        key_value("nettrace.type.started", "SystemTime");
     }
     if ty.has_duration {
-        key_values.push(("nettrace.type.duration", "Duration"));
+        key_value("nettrace.type.duration", "Duration");
     }
-    let description = TypeDescription {
+    let fields = ty.fields.iter();
+    let description = Metadata {
         id,
-        provider: if ty.provider.is_empty() { "heph" } else { &ty.provider },
+        provider: if ty.provider.is_empty() { "heph".into() } else { ty.provider.clone() },
         event_id,
-        name: &ty.name,
-        fields: fields.collect(),
+        name: ty.name.clone(),
+        fields: fields.map(|(name, ty)| Field::new(name, described(*ty))).collect(),
         opcode: ty.opcode,
         keywords: ty.keywords,
         level: ty.level,
         version: ty.version,
         key_values,
-        ..TypeDescription::default()
+        ..Metadata::default()
     };
     let mut row = Vec::new();
-    v6::description_row(&description, &mut row)?;
+    v6::put_metadata_row(&description, &mut row)?;
     v6::metadata_block(&row, out)
 }
 

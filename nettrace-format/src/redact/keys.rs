@@ -4,7 +4,7 @@ use alloc::{borrow::ToOwned as _, string::String, vec::Vec};
 use core::iter;
 
 use super::{Name, PARTS_OF_SPAN, Redaction, Values, payload::is_text};
-use crate::v6::FieldDescription;
+use crate::schema::Field;
 
 /// Which keys were named, in the order of the names.
 #[derive(Clone, Debug, Default)]
@@ -111,14 +111,14 @@ impl Name {
 }
 
 /// Whether objects with these fields are the entries of a map whose keys are texts.
-pub(super) fn is_entry(fields: &[FieldDescription<'_>]) -> bool {
+pub(super) fn is_entry(fields: &[Field]) -> bool {
     let [key, value] = fields else { return false };
-    (key.name, value.name) == ("Key", "Value") && is_text(&key.ty)
+    (&*key.name, &*value.name) == ("Key", "Value") && is_text(&key.ty)
 }
 
 /// If a field of an event has the tags of a metric, what is between a key and its value.
-pub(super) fn separator(event: &str, field: &FieldDescription<'_>) -> Option<char> {
-    let separator = match field.name {
+pub(super) fn separator(event: &str, field: &Field) -> Option<char> {
+    let separator = match &*field.name {
         "tags" | "instrumentTags" | "meterTags" => '=',
         "Metadata" if event == "EventCounters" => ':',
         _ => return None,

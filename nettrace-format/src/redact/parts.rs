@@ -5,14 +5,14 @@
 //!
 //! ```
 //! use nettrace_format::{
+//!     Type,
 //!     redact::parts::{Located, Parts, put_located},
-//!     v6::PlainType,
 //! };
 //!
 //! // A number, and a RelLoc whose data is the text behind it.
 //! let payload = b"\x05\0\0\x03\0Ada";
 //! let mut parts = Parts::new(payload);
-//! let mut again = parts.plain(PlainType::Byte)?.to_vec();
+//! let mut again = parts.plain(&Type::UInt8)?.to_vec();
 //! let (location, data, end) = parts.location(true)?;
 //! assert_eq!((data, end), (&b"Ada"[..], 8));
 //!
@@ -25,7 +25,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{payload::Refusal, v6::PlainType};
+use crate::{payload::Refusal, schema::Type};
 
 /// A payload that is taken apart from front to back.
 #[derive(Clone, Copy, Debug)]
@@ -62,28 +62,29 @@ impl<'a> Parts<'a> {
         Ok(bytes)
     }
 
-    /// A value without parts. A date has eight bytes. A Boolean has four, or one at the end of the
-    /// payload, as profilers of .NET write it.
+    /// A value of a type without others inside. A date has eight bytes. A Boolean has four, or one
+    /// at the end of the payload, as profilers of .NET write it.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
-    pub fn plain(&mut self, ty: PlainType) -> Result<&'a [u8], Refusal> {
-        use PlainType as P;
+    /// As [`take`](Self::take), and for types that have others inside or that version 6 does not
+    /// have.
+    pub fn plain(&mut self, ty: &Type) -> Result<&'a [u8], Refusal> {
         let len = match ty {
-            P::SByte | P::Byte | P::Utf8CodeUnit | P::Boolean8 => 1,
-            P::Boolean if self.rest.len() == 1 => 1,
-            P::Int16 | P::UInt16 | P::Utf16CodeUnit => 2,
-            P::Boolean | P::Int32 | P::UInt32 | P::Single => 4,
-            P::Int64 | P::UInt64 | P::Double | P::DateTime => 8,
-            P::Guid => 16,
-            P::NullTerminatedUtf16String => {
+            Type::Int8 | Type::UInt8 | Type::Utf8CodeUnit | Type::Boolean8 => 1,
+            Type::Boolean if self.rest.len() == 1 => 1,
+            Type::Int16 | Type::UInt16 | Type::Utf16CodeUnit => 2,
+            Type::Boolean | Type::Int32 | Type::UInt32 | Type::Single => 4,
+            Type::Int64 | Type::UInt64 | Type::Double | Type::DateTime => 8,
+            Type::Guid => 16,
+            Type::Utf16String => {
                 let units = self.rest.chunks_exact(2).position(|unit| unit == [0, 0]);
                 2 * (units.ok_or(Refusal::Malformed)? + 1)
             }
-            P::VarInt | P::VarUInt => {
+            Type::VarInt | Type::VarUInt => {
                 let last = self.rest.iter().position(|byte| byte & 0x80 == 0);
                 last.ok_or(Refusal::Malformed)? + 1
             }
+            _ => return Err(Refusal::Malformed),
         };
         self.take(len)
     }

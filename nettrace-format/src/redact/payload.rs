@@ -12,7 +12,7 @@ use super::{
 use crate::{
     payload::{MAX_PAYLOAD, Refusal, walk::Text},
     primitive,
-    v6::{PlainType, TypeCode},
+    schema::Type,
 };
 
 /// A payload that was made again.
@@ -71,7 +71,7 @@ impl<'a, 'b> Again<'a, 'b> {
         self.value(&field.ty, &field.fate)
     }
 
-    fn value(&mut self, ty: &TypeCode<'_>, fate: &Fate) -> Result<(), Refusal> {
+    fn value(&mut self, ty: &Type, fate: &Fate) -> Result<(), Refusal> {
         match fate {
             Fate::Stays => self.copied(ty),
             Fate::Goes(values, kept) => {
@@ -109,7 +109,7 @@ impl<'a, 'b> Again<'a, 'b> {
 
     /// Notes which names the keys have in a value that goes as a whole. It is taken apart as if it
     /// stayed.
-    fn note_names(&mut self, ty: &TypeCode<'_>, kept: &Fate) {
+    fn note_names(&mut self, ty: &Type, kept: &Fate) {
         if matches!(kept, Fate::Stays) {
             return;
         }
@@ -120,17 +120,17 @@ impl<'a, 'b> Again<'a, 'b> {
     }
 
     /// The text that comes next, which stays there.
-    fn next_text(&self, ty: &TypeCode<'_>) -> Result<String, Refusal> {
+    fn next_text(&self, ty: &Type) -> Result<String, Refusal> {
         let mut source = self.source;
         let (unit, bytes) = match ty {
-            TypeCode::RelLoc(unit) | TypeCode::DataLoc(unit) => {
-                (&**unit, source.location(matches!(ty, TypeCode::RelLoc(_)))?.1)
+            Type::RelLoc(unit) | Type::DataLoc(unit) => {
+                (&**unit, source.location(matches!(ty, Type::RelLoc(_)))?.1)
             }
-            TypeCode::Array(unit) => {
+            Type::Array(unit) => {
                 let count = usize::from(source.count()?);
                 (&**unit, source.take(count * unit_size(unit))?)
             }
-            _ => (UTF16, source.plain(PlainType::NullTerminatedUtf16String)?),
+            _ => (UTF16, source.plain(&Type::Utf16String)?),
         };
         // Readers show it up to there.
         let text = text(unit, bytes).to_string();
@@ -138,21 +138,21 @@ impl<'a, 'b> Again<'a, 'b> {
     }
 
     /// An object, or an array of objects, of which parts go.
-    fn parts(&mut self, ty: &TypeCode<'_>, parts: &[Chosen]) -> Result<(), Refusal> {
+    fn parts(&mut self, ty: &Type, parts: &[Chosen]) -> Result<(), Refusal> {
         match ty {
-            TypeCode::Object(_) => self.object(parts),
-            TypeCode::Array(element) => {
+            Type::Object(_) => self.object(parts),
+            Type::Array(element) => {
                 let count = self.count()?;
                 self.parts_of_elements(element, count, parts)
             }
-            TypeCode::FixedArray(element, count) => self.parts_of_elements(element, *count, parts),
+            Type::FixedArray(element, count) => self.parts_of_elements(element, *count, parts),
             _ => Err(Refusal::Malformed),
         }
     }
 
     fn parts_of_elements(
         &mut self,
-        element: &TypeCode<'_>,
+        element: &Type,
         count: u16,
         parts: &[Chosen],
     ) -> Result<(), Refusal> {
@@ -163,14 +163,14 @@ impl<'a, 'b> Again<'a, 'b> {
         Ok(())
     }
 
-    fn copied(&mut self, ty: &TypeCode<'_>) -> Result<(), Refusal> {
+    fn copied(&mut self, ty: &Type) -> Result<(), Refusal> {
         let bytes = self.skip(ty)?;
         self.out.extend_from_slice(bytes);
         Ok(())
     }
 
     /// Passes over a value. Returns its bytes. Data that is located elsewhere is copied.
-    fn skip(&mut self, ty: &TypeCode<'_>) -> Result<&'a [u8], Refusal> {
+    fn skip(&mut self, ty: &Type) -> Result<&'a [u8], Refusal> {
         let start = self.source.rest;
         let out = self.out.len();
         self.pass(ty, out, start)?;
@@ -178,36 +178,36 @@ impl<'a, 'b> Again<'a, 'b> {
     }
 
     /// `out` is where the bytes from `start` on will be.
-    fn pass(&mut self, ty: &TypeCode<'_>, out: usize, start: &'a [u8]) -> Result<(), Refusal> {
+    fn pass(&mut self, ty: &Type, out: usize, start: &'a [u8]) -> Result<(), Refusal> {
         match ty {
-            TypeCode::Plain(PlainType::DateTime) => {
+            Type::DateTime => {
                 let date = self.source.take(self.date)?;
                 self.has_times &= date.len() == 8 || can_be_time(date);
             }
-            TypeCode::Plain(plain) => _ = self.source.plain(*plain)?,
-            TypeCode::Object(fields) => {
+            Type::Object(fields) => {
                 fields.iter().try_for_each(|field| self.pass(&field.ty, out, start))?;
             }
-            TypeCode::Array(element) => {
+            Type::Array(element) => {
                 let count = self.source.count()?;
                 self.pass_elements(element, count, out, start)?;
             }
-            TypeCode::FixedArray(element, count) => {
+            Type::FixedArray(element, count) => {
                 self.pass_elements(element, *count, out, start)?;
             }
-            TypeCode::RelLoc(_) | TypeCode::DataLoc(_) => {
-                let is_relative = matches!(ty, TypeCode::RelLoc(_));
+            Type::RelLoc(_) | Type::DataLoc(_) => {
+                let is_relative = matches!(ty, Type::RelLoc(_));
                 let at = out + (start.len() - self.source.rest.len());
                 let data = self.located(is_relative)?.to_vec();
                 self.located.push(Located { at, is_relative, data });
             }
+            plain => _ = self.source.plain(plain)?,
         }
         Ok(())
     }
 
     fn pass_elements(
         &mut self,
-        element: &TypeCode<'_>,
+        element: &Type,
         count: u16,
         out: usize,
         start: &'a [u8],
@@ -232,19 +232,15 @@ impl<'a, 'b> Again<'a, 'b> {
     }
 
     /// Puts another text in the place of one.
-    fn text(
-        &mut self,
-        ty: &TypeCode<'_>,
-        new: impl FnOnce(Text<'_>) -> String,
-    ) -> Result<(), Refusal> {
+    fn text(&mut self, ty: &Type, new: impl FnOnce(Text<'_>) -> String) -> Result<(), Refusal> {
         match ty {
-            TypeCode::RelLoc(unit) | TypeCode::DataLoc(unit) => {
-                let (at, is_relative) = (self.out.len(), matches!(ty, TypeCode::RelLoc(_)));
+            Type::RelLoc(unit) | Type::DataLoc(unit) => {
+                let (at, is_relative) = (self.out.len(), matches!(ty, Type::RelLoc(_)));
                 let data = units(unit, new(text(unit, self.located(is_relative)?)));
                 self.out.extend_from_slice(&[0; 4]);
                 self.located.push(Located { at, is_relative, data });
             }
-            TypeCode::Array(unit) => {
+            Type::Array(unit) => {
                 let value = self.skip(ty)?;
                 let units = units(unit, new(text(unit, &value[2..])));
                 let count = u16::try_from(units.len() / unit_size(unit));
@@ -263,22 +259,22 @@ impl<'a, 'b> Again<'a, 'b> {
     }
 
     /// Puts something else in the place of a value.
-    fn replaced(&mut self, ty: &TypeCode<'_>, values: Values) -> Result<(), Refusal> {
+    fn replaced(&mut self, ty: &Type, values: Values) -> Result<(), Refusal> {
         match ty {
             ty if is_text(ty) => return self.text(ty, |text| values.text(text)),
-            TypeCode::Object(fields) => {
+            Type::Object(fields) => {
                 return fields.iter().try_for_each(|field| self.replaced(&field.ty, values));
             }
-            TypeCode::FixedArray(element, count) => {
+            Type::FixedArray(element, count) => {
                 return self.replaced_elements(element, *count, values);
             }
             // Of a hash, that each element is there is of use: an option has one.
-            TypeCode::Array(element) if values.key.is_some() => {
+            Type::Array(element) if values.key.is_some() => {
                 let count = self.count()?;
                 return self.replaced_elements(element, count, values);
             }
-            TypeCode::RelLoc(_) | TypeCode::DataLoc(_) => {
-                let (at, is_relative) = (self.out.len(), matches!(ty, TypeCode::RelLoc(_)));
+            Type::RelLoc(_) | Type::DataLoc(_) => {
+                let (at, is_relative) = (self.out.len(), matches!(ty, Type::RelLoc(_)));
                 self.located(is_relative)?;
                 self.out.extend_from_slice(&[0; 4]);
                 self.located.push(Located { at, is_relative, data: Vec::new() });
@@ -290,23 +286,17 @@ impl<'a, 'b> Again<'a, 'b> {
         let value = self.skip(ty)?;
         self.located.truncate(located);
         let mut put = |bytes: &[u8]| self.out.extend_from_slice(bytes);
-        let plain = match ty {
-            TypeCode::Plain(plain) => *plain,
-            _ => {
-                put(&[0; 2]);
-                return Ok(());
-            }
-        };
-        let hash = || values.number(number(plain, value).unwrap_or_default());
-        match plain {
-            PlainType::VarInt | PlainType::VarUInt => primitive::varuint(hash(), &mut self.out),
-            PlainType::Int16
-            | PlainType::UInt16
-            | PlainType::Int32
-            | PlainType::UInt32
-            | PlainType::Int64
-            | PlainType::UInt64 => put(&hash().to_le_bytes()[..value.len()]),
-            PlainType::Guid => {
+        let hash = || values.number(number(ty, value).unwrap_or_default());
+        match ty {
+            Type::Array(_) => put(&[0; 2]),
+            Type::VarInt | Type::VarUInt => primitive::varuint(hash(), &mut self.out),
+            Type::Int16
+            | Type::UInt16
+            | Type::Int32
+            | Type::UInt32
+            | Type::Int64
+            | Type::UInt64 => put(&hash().to_le_bytes()[..value.len()]),
+            Type::Guid => {
                 let hash = values.hash(&[value]).unwrap_or(0).to_le_bytes();
                 put([hash, hash].as_flattened());
             }
@@ -318,7 +308,7 @@ impl<'a, 'b> Again<'a, 'b> {
 
     fn replaced_elements(
         &mut self,
-        element: &TypeCode<'_>,
+        element: &Type,
         count: u16,
         values: Values,
     ) -> Result<(), Refusal> {
@@ -337,15 +327,15 @@ impl<'a, 'b> Again<'a, 'b> {
     }
 }
 
-const UTF16: &TypeCode<'_> = &TypeCode::Plain(PlainType::Utf16CodeUnit);
+const UTF16: &Type = &Type::Utf16CodeUnit;
 
 /// The text with these code units.
-fn text<'a>(unit: &TypeCode<'_>, units: &'a [u8]) -> Text<'a> {
+fn text<'a>(unit: &Type, units: &'a [u8]) -> Text<'a> {
     if unit_size(unit) == 2 { Text::Utf16(units) } else { Text::Utf8(units) }
 }
 
 /// The code units of a text.
-fn units(unit: &TypeCode<'_>, text: String) -> Vec<u8> {
+fn units(unit: &Type, text: String) -> Vec<u8> {
     match unit_size(unit) {
         2 => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
         _ => text.into_bytes(),
@@ -353,30 +343,28 @@ fn units(unit: &TypeCode<'_>, text: String) -> Vec<u8> {
 }
 
 /// Whether a value is a text of any length.
-pub(super) fn is_text(ty: &TypeCode<'_>) -> bool {
+pub(super) fn is_text(ty: &Type) -> bool {
     match ty {
-        TypeCode::Plain(plain) => *plain == PlainType::NullTerminatedUtf16String,
-        TypeCode::Array(unit) | TypeCode::RelLoc(unit) | TypeCode::DataLoc(unit) => is_unit(unit),
+        Type::Utf16String => true,
+        Type::Array(unit) | Type::RelLoc(unit) | Type::DataLoc(unit) => is_unit(unit),
         _ => false,
     }
 }
 
 /// The integer with these bytes.
-fn number(ty: PlainType, bytes: &[u8]) -> Option<i128> {
+fn number(ty: &Type, bytes: &[u8]) -> Option<i128> {
     let unsigned = |bytes: &[u8]| {
         bytes.iter().rev().fold(0_u128, |number, byte| number << 8 | u128::from(*byte)) as i128
     };
     let bits = 8 * bytes.len() as u32;
     Some(match ty {
-        PlainType::UInt16 | PlainType::UInt32 | PlainType::UInt64 => unsigned(bytes),
-        PlainType::Int16 | PlainType::Int32 | PlainType::Int64 => {
-            unsigned(bytes) << (128 - bits) >> (128 - bits)
-        }
-        PlainType::VarUInt | PlainType::VarInt => {
+        Type::UInt16 | Type::UInt32 | Type::UInt64 => unsigned(bytes),
+        Type::Int16 | Type::Int32 | Type::Int64 => unsigned(bytes) << (128 - bits) >> (128 - bits),
+        Type::VarUInt | Type::VarInt => {
             let seven = |number: u128, byte: &u8| number << 7 | u128::from(byte & 0x7F);
             let number = bytes.iter().rev().fold(0, seven) as i128;
             match ty {
-                PlainType::VarInt => number >> 1 ^ -(number & 1),
+                Type::VarInt => number >> 1 ^ -(number & 1),
                 _ => number,
             }
         }
@@ -392,23 +380,23 @@ fn can_be_time(date: &[u8]) -> bool {
         || parts.zip(ranges).all(|(part, range)| range.contains(&part))
 }
 
-fn is_unit(ty: &TypeCode<'_>) -> bool {
-    matches!(ty, TypeCode::Plain(PlainType::Utf16CodeUnit | PlainType::Utf8CodeUnit))
+fn is_unit(ty: &Type) -> bool {
+    matches!(ty, Type::Utf16CodeUnit | Type::Utf8CodeUnit)
 }
 
-fn unit_size(ty: &TypeCode<'_>) -> usize {
-    if matches!(ty, TypeCode::Plain(PlainType::Utf8CodeUnit)) { 1 } else { 2 }
+fn unit_size(ty: &Type) -> usize {
+    if matches!(ty, Type::Utf8CodeUnit) { 1 } else { 2 }
 }
 
 /// How many elements have bytes to look at.
-fn count_of(element: &TypeCode<'_>, count: u16) -> u16 {
+fn count_of(element: &Type, count: u16) -> u16 {
     if has_no_bytes(element) { 0 } else { count }
 }
 
-fn has_no_bytes(ty: &TypeCode<'_>) -> bool {
+fn has_no_bytes(ty: &Type) -> bool {
     match ty {
-        TypeCode::Object(fields) => fields.iter().all(|field| has_no_bytes(&field.ty)),
-        TypeCode::FixedArray(element, count) => *count == 0 || has_no_bytes(element),
+        Type::Object(fields) => fields.iter().all(|field| has_no_bytes(&field.ty)),
+        Type::FixedArray(element, count) => *count == 0 || has_no_bytes(element),
         _ => false,
     }
 }

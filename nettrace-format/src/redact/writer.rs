@@ -76,7 +76,7 @@ impl Writer for Redacted {
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
         for NumberedType { metadata_id, schema, .. } in types {
-            self.redaction.define(*metadata_id, schema.name, &types::codes(schema.fields));
+            self.redaction.define(*metadata_id, schema.name, &types::described(schema.fields));
         }
         self.writer.define(types, left_out, out)
     }

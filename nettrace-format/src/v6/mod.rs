@@ -7,7 +7,7 @@
 //! |---|---|
 //! | Trace | [`trace_block`] |
 //! | Event | [`event_block_header`] and rows by [`RowEncoder`], or [`uncompressed_row`] |
-//! | Metadata | rows by [`metadata_row`] or [`description_row`], [`metadata_block`] |
+//! | Metadata | rows by [`metadata_row`] or [`put_metadata_row`], [`metadata_block`] |
 //! | SequencePoint | [`sequence_point`] |
 //! | Stack | [`stack_block`] |
 //! | Thread | rows by [`thread_row`], [`thread_block`] |
@@ -93,7 +93,6 @@
 //! nanoseconds), `Option<T>`, `[T]` for an array, `_` for a type that version 6 describes.
 
 pub(crate) mod block;
-mod description;
 mod label_lists;
 mod metadata;
 pub mod read;
@@ -117,12 +116,13 @@ pub use crate::{
             BLOCK_HEADER, END_OF_STREAM, EVENT_BLOCK_HEADER, MAX_BLOCK_SIZE, block,
             event_block_header,
         },
-        description::{FieldDescription, PlainType, TypeCode, TypeDescription, description_row},
         label_lists::{
             LAST_LABEL, LabelBytes, label_list_block, label_rows_block, put_label, read_label,
             split_label,
         },
-        metadata::{metadata_block, metadata_row},
+        metadata::{
+            MetadataRow, metadata_block, metadata_row, put_metadata_row, read_metadata_rows,
+        },
         row::{
             MAX_ROW_HEADER, RowEncoder, RowFlags, RowState, UNCOMPRESSED_ROW_HEADER, change_row,
             decode_row, relabel_row, uncompressed_row,

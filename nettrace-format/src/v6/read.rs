@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    FormatError,
+    Damage, FormatError,
     primitive::{self, MAX_VARUINT64},
     v6::{BLOCK_HEADER, BlockKind, RowHeader, RowState, ThreadSequence},
 };
@@ -15,6 +15,12 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are not what a session writes in version 6")]
 pub struct Malformed;
+
+impl From<Damage> for Malformed {
+    fn from(_: Damage) -> Self {
+        Self
+    }
+}
 
 impl From<FormatError> for Malformed {
     fn from(_: FormatError) -> Self {

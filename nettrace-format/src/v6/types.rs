@@ -56,10 +56,158 @@ use alloc::{boxed::Box, vec::Vec};
 use nettrace_event::{ArrayLayout, FieldSchema, FieldType, Storage, StrEncoding};
 
 use crate::{
+    cursor::{Cursor, Damage},
     error::FormatError,
     payload::MAX_PAYLOAD,
-    v6::description::{FieldDescription, PlainType, TooLarge, TypeCode, put_fields},
+    primitive,
+    schema::{Field, Type},
 };
+
+/// How many levels deep types may be nested. Deeper types are [`Type::Deep`]. Real types have few
+/// levels.
+pub const MAX_DEPTH: u32 = 48;
+
+const OBJECT: u8 = 1;
+const ARRAY: u8 = 19;
+const FIXED_ARRAY: u8 = 22;
+const REL_LOC: u8 = 24;
+const DATA_LOC: u8 = 25;
+
+/// Why fields cannot be described.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Undescribed {
+    /// There are more than 16 bits can count.
+    Count(usize),
+    /// The description of the field with this index, or of one within it, has this many bytes.
+    TooLarge(usize, usize),
+    /// A type has no code.
+    NoCode,
+}
+
+/// Appends the descriptions of fields: a count, then name and type of each. An error leaves some of
+/// them in `out`.
+pub(super) fn put_fields(fields: &[Field], out: &mut Vec<u8>) -> Result<(), Undescribed> {
+    let count = u16::try_from(fields.len()).map_err(|_| Undescribed::Count(fields.len()))?;
+    out.extend_from_slice(&count.to_le_bytes());
+    for (index, field) in fields.iter().enumerate() {
+        let start = begin_sized(out);
+        primitive::string(&field.name, out);
+        put_type(&field.ty, out).map_err(|error| match error {
+            Undescribed::TooLarge(_, size) => Undescribed::TooLarge(index, size),
+            other => other,
+        })?;
+        end_sized(start, out).map_err(|size| Undescribed::TooLarge(index, size))?;
+    }
+    Ok(())
+}
+
+fn put_type(ty: &Type, out: &mut Vec<u8>) -> Result<(), Undescribed> {
+    let mut array = |code, element| {
+        out.push(code);
+        put_type(element, out)
+    };
+    match ty {
+        Type::Object(fields) => {
+            out.push(OBJECT);
+            put_fields(fields, out)?;
+        }
+        Type::Array(element) => array(ARRAY, element)?,
+        Type::FixedArray(element, count) => {
+            array(FIXED_ARRAY, element)?;
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+        Type::RelLoc(element) => array(REL_LOC, element)?,
+        Type::DataLoc(element) => array(DATA_LOC, element)?,
+        plain => out.push(plain.plain_code().ok_or(Undescribed::NoCode)?),
+    }
+    Ok(())
+}
+
+/// Makes room for the size of what follows: two bytes. Returns their place.
+pub(super) fn begin_sized(out: &mut Vec<u8>) -> usize {
+    out.extend_from_slice(&[0; 2]);
+    out.len() - 2
+}
+
+/// Fills in the size of what follows `start`. Fails with the size if it exceeds 16 bits.
+pub(super) fn end_sized(start: usize, out: &mut [u8]) -> Result<(), usize> {
+    let size = out.len() - start - 2;
+    let short = u16::try_from(size).map_err(|_| size)?;
+    out[start..start + 2].copy_from_slice(&short.to_le_bytes());
+    Ok(())
+}
+
+/// Reads what [`put_fields`] writes. The end of each field is known, so damage in one of them is
+/// only noted.
+pub(super) fn read_fields(
+    cursor: &mut Cursor<'_>,
+    depth: u32,
+    fields: &mut Vec<Field>,
+    damage: &mut Option<Damage>,
+) -> Result<(), Damage> {
+    let count = cursor.u16()?;
+    for _ in 0..count {
+        let size = cursor.u16()?;
+        let mut field = cursor.sub(size.into())?;
+        let mut read = Field::damaged();
+        if let Err(end) = read_field(&mut field, depth, &mut read, damage) {
+            damage.get_or_insert(end);
+        }
+        fields.push(read);
+    }
+    Ok(())
+}
+
+fn read_field(
+    cursor: &mut Cursor<'_>,
+    depth: u32,
+    field: &mut Field,
+    damage: &mut Option<Damage>,
+) -> Result<(), Damage> {
+    field.name = cursor.string()?;
+    field.ty = read_type(cursor, depth, damage)?;
+    Ok(())
+}
+
+/// A type that cannot be decoded is [`Type::Unknown`] or [`Type::Deep`]. The rest of the field's
+/// description is then skipped, because its start is unknown.
+fn read_type(
+    cursor: &mut Cursor<'_>,
+    depth: u32,
+    damage: &mut Option<Damage>,
+) -> Result<Type, Damage> {
+    let at = *cursor;
+    let located = |ty: Type| match ty.fixed_size() {
+        Some(_) => Ok(Box::new(ty)),
+        None => Err(at.damage("a RelLoc or DataLoc has elements without a fixed size")),
+    };
+    Ok(match cursor.u8()? {
+        OBJECT | ARRAY | FIXED_ARRAY | REL_LOC | DATA_LOC if depth > MAX_DEPTH => Type::Deep,
+        OBJECT => {
+            let mut fields = Vec::new();
+            read_fields(cursor, depth + 1, &mut fields, damage)?;
+            Type::Object(fields)
+        }
+        code @ (ARRAY | FIXED_ARRAY | REL_LOC | DATA_LOC) => {
+            let element = read_type(cursor, depth + 1, damage)?;
+            match (code, element.endless()) {
+                (_, Some(endless)) => endless.clone(),
+                (ARRAY, _) => Type::Array(Box::new(element)),
+                (FIXED_ARRAY, _) => Type::FixedArray(Box::new(element), cursor.u16()?),
+                (REL_LOC, _) => Type::RelLoc(located(element)?),
+                _ => Type::DataLoc(located(element)?),
+            }
+        }
+        code => Type::from_plain_code(code.into()).unwrap_or(Type::Unknown(code.into())),
+    })
+}
+
+/// Whether a type code is one of version 6.
+#[must_use]
+pub fn is_type_code(code: u32) -> bool {
+    [OBJECT, ARRAY, FIXED_ARRAY, REL_LOC, DATA_LOC].map(u32::from).contains(&code)
+        || Type::from_plain_code(code).is_some()
+}
 
 /// Appends FieldDescriptions: a count, then name and type of each field.
 ///
@@ -80,19 +228,31 @@ use crate::{
 /// [`FormatError::EmptyFixedArray`] or [`FormatError::FixedArrayTooLarge`]. An error leaves `out`
 /// unchanged.
 pub fn field_descriptions(fields: &[FieldSchema], out: &mut Vec<u8>) -> Result<(), FormatError> {
-    fields.iter().try_for_each(|field| check(field.name, &field.ty, false))?;
+    check_fields(fields)?;
     let start = out.len();
-    let result = put_fields(&codes(fields), out);
-    result.map_err(|too_large| {
+    let result = put_fields(&described(fields), out);
+    result.map_err(|error| {
         out.truncate(start);
-        match too_large {
-            TooLarge::Fields(count) => FormatError::TooManyFields { count },
-            TooLarge::Field(field, size) => FormatError::FieldDescriptionTooLarge { field, size },
-        }
+        refused(error, fields)
     })
 }
 
+/// An error of [`put_fields`] for the descriptions of these fields.
+pub(super) fn refused(error: Undescribed, fields: &[FieldSchema]) -> FormatError {
+    match error {
+        Undescribed::Count(count) => FormatError::TooManyFields { count },
+        Undescribed::TooLarge(field, size) => {
+            FormatError::FieldDescriptionTooLarge { field: fields[field].name, size }
+        }
+        Undescribed::NoCode => FormatError::NoTypeCode,
+    }
+}
+
 /// Refuses what readers cannot handle.
+pub(super) fn check_fields(fields: &[FieldSchema]) -> Result<(), FormatError> {
+    fields.iter().try_for_each(|field| check(field.name, &field.ty, false))
+}
+
 fn check(field: &'static str, of: &FieldType, nested: bool) -> Result<(), FormatError> {
     match of.storage() {
         Storage::Object(_) if nested && of.fixed_size() == Some(0) => {
@@ -131,68 +291,62 @@ const fn part(name: &'static str, ty: FieldType) -> FieldSchema {
     FieldSchema::new(name, ty)
 }
 
-/// The fields by the type codes of version 6.
-pub(crate) fn codes(fields: &[FieldSchema]) -> Vec<FieldDescription<'static>> {
-    let code = |field: &FieldSchema| FieldDescription { name: field.name, ty: code(&field.ty) };
-    fields.iter().map(code).collect()
+/// Fields as version 6 describes them.
+pub(crate) fn described(fields: &[FieldSchema]) -> Vec<Field> {
+    fields.iter().map(|field| Field::new(field.name, described_type(&field.ty))).collect()
 }
 
-fn code(of: &FieldType) -> TypeCode<'static> {
-    let plain = |plain| Box::new(TypeCode::Plain(plain));
-    TypeCode::Plain(match of.storage() {
-        Storage::Bool => PlainType::Boolean,
-        Storage::Bool8 => PlainType::Boolean8,
-        Storage::U8 => PlainType::Byte,
-        Storage::U16 => PlainType::UInt16,
-        Storage::U32 => PlainType::UInt32,
-        Storage::U64 => PlainType::UInt64,
-        Storage::I8 => PlainType::SByte,
-        Storage::I16 => PlainType::Int16,
-        Storage::I32 => PlainType::Int32,
-        Storage::I64 => PlainType::Int64,
-        Storage::F32 => PlainType::Single,
-        Storage::F64 => PlainType::Double,
-        Storage::VarUInt => PlainType::VarUInt,
-        Storage::VarInt => PlainType::VarInt,
-        Storage::Utf16Unit => PlainType::Utf16CodeUnit,
-        Storage::Guid => PlainType::Guid,
-        Storage::DateTime => PlainType::DateTime,
-        Storage::U128 => return TypeCode::Object(codes(U128_PARTS)),
-        Storage::I128 => return TypeCode::Object(codes(I128_PARTS)),
-        Storage::Text(encoding) => {
-            let (wide, narrow) = (PlainType::Utf16CodeUnit, PlainType::Utf8CodeUnit);
-            return match encoding {
-                StrEncoding::Utf16 => TypeCode::Array(plain(wide)),
-                StrEncoding::Utf16Nul => TypeCode::Plain(PlainType::NullTerminatedUtf16String),
-                StrEncoding::Utf8 => TypeCode::Array(plain(narrow)),
-                StrEncoding::Utf16RelLoc => TypeCode::RelLoc(plain(wide)),
-                StrEncoding::Utf16DataLoc => TypeCode::DataLoc(plain(wide)),
-                StrEncoding::Utf8RelLoc => TypeCode::RelLoc(plain(narrow)),
-                StrEncoding::Utf8DataLoc => TypeCode::DataLoc(plain(narrow)),
-            };
-        }
-        Storage::Object(fields) => return TypeCode::Object(codes(fields)),
-        Storage::Option(item) => return TypeCode::Array(element(item, "value")),
+fn described_type(of: &FieldType) -> Type {
+    let (wide, narrow) = (|| Box::new(Type::Utf16CodeUnit), || Box::new(Type::Utf8CodeUnit));
+    match of.storage() {
+        Storage::Bool => Type::Boolean,
+        Storage::Bool8 => Type::Boolean8,
+        Storage::U8 => Type::UInt8,
+        Storage::U16 => Type::UInt16,
+        Storage::U32 => Type::UInt32,
+        Storage::U64 => Type::UInt64,
+        Storage::I8 => Type::Int8,
+        Storage::I16 => Type::Int16,
+        Storage::I32 => Type::Int32,
+        Storage::I64 => Type::Int64,
+        Storage::F32 => Type::Single,
+        Storage::F64 => Type::Double,
+        Storage::VarUInt => Type::VarUInt,
+        Storage::VarInt => Type::VarInt,
+        Storage::Utf16Unit => Type::Utf16CodeUnit,
+        Storage::Guid => Type::Guid,
+        Storage::DateTime => Type::DateTime,
+        Storage::U128 => Type::Object(described(U128_PARTS)),
+        Storage::I128 => Type::Object(described(I128_PARTS)),
+        Storage::Text(encoding) => match encoding {
+            StrEncoding::Utf16 => Type::Array(wide()),
+            StrEncoding::Utf16Nul => Type::Utf16String,
+            StrEncoding::Utf8 => Type::Array(narrow()),
+            StrEncoding::Utf16RelLoc => Type::RelLoc(wide()),
+            StrEncoding::Utf16DataLoc => Type::DataLoc(wide()),
+            StrEncoding::Utf8RelLoc => Type::RelLoc(narrow()),
+            StrEncoding::Utf8DataLoc => Type::DataLoc(narrow()),
+        },
+        Storage::Object(fields) => Type::Object(described(fields)),
+        Storage::Option(item) => Type::Array(element(item, "value")),
         Storage::Array(item, layout) => {
             let item = element(item, "items");
-            return match layout {
-                ArrayLayout::Counted => TypeCode::Array(item),
-                ArrayLayout::Fixed(count) => TypeCode::FixedArray(item, count),
-                ArrayLayout::RelLoc => TypeCode::RelLoc(item),
-                ArrayLayout::DataLoc => TypeCode::DataLoc(item),
-            };
+            match layout {
+                ArrayLayout::Counted => Type::Array(item),
+                ArrayLayout::Fixed(count) => Type::FixedArray(item, count),
+                ArrayLayout::RelLoc => Type::RelLoc(item),
+                ArrayLayout::DataLoc => Type::DataLoc(item),
+            }
         }
-    })
+    }
 }
 
 /// The type of an element. Readers fail on arrays of arrays, so an element that is an array becomes
 /// an object with that array as its only field. The bytes of the payload are the same.
-fn element(of: &FieldType, name: &'static str) -> Box<TypeCode<'static>> {
-    let ty = code(of);
+fn element(of: &FieldType, name: &str) -> Box<Type> {
+    let ty = described_type(of);
     Box::new(match of.storage() {
-        Storage::Array(..) | Storage::Option(_) => {
-            TypeCode::Object([FieldDescription { name, ty }].into())
-        }
+        Storage::Array(..) | Storage::Option(_) => Type::Object([Field::new(name, ty)].into()),
         _ => ty,
     })
 }

@@ -1,4 +1,4 @@
-//! The reader, which shares no code with this crate, reads back every Heph packet as it was
+//! The reader, which shares no code of Heph with this crate, reads back every Heph packet as it was
 //! written. No payload, however invalid, makes a packet that it cannot read.
 
 use nettrace_event::{

@@ -2,8 +2,10 @@
 
 use std::str;
 
+use nettrace_format::Damage;
+
 use crate::{
-    error::{Damage, Error, ErrorKind, Result},
+    error::{Error, ErrorKind, Result},
     heph::value::Attributes,
 };
 

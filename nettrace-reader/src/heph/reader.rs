@@ -482,7 +482,7 @@ fn stream_totals<'a>(
 }
 
 fn packet(offset: u64, what: &'static str) -> Error {
-    damaged(crate::error::Damage { offset, what })
+    damaged(nettrace_format::Damage { offset, what })
 }
 
 fn truncated(offset: u64, size: usize, held: usize) -> Error {

@@ -10,14 +10,9 @@
 //! fields after it are unknown, too. The end of a type that is nested too deep is found without
 //! recursion.
 
-use crate::{
-    cursor::{Cursor, Read},
-    error::Damage,
-    framing::Format,
-    metadata::{Described, MAX_DEPTH, damaged_field, plain_type},
-    rows::EventBlock,
-    schema::{Field, Metadata, Type},
-};
+use nettrace_format::{Cursor, Damage, Field, Metadata, Type, types::MAX_DEPTH, v6::MetadataRow};
+
+use crate::{error::Read, framing::Format, rows::EventBlock};
 
 /// How fields are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +27,7 @@ enum Layout {
 pub(super) fn parse_metadata<E: From<Damage>>(
     body: &[u8],
     base: u64,
-    mut define: impl FnMut(Described) -> Result<(), E>,
+    mut define: impl FnMut(MetadataRow) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut rows = EventBlock::parse_head(Format::V5, body, base)?.rows;
     while rows.position < body.len() {
@@ -40,7 +35,7 @@ pub(super) fn parse_metadata<E: From<Damage>>(
         let start = rows.next(body, base)?;
         let end = start + rows.header.payload_size as usize;
         let row = Cursor::new(&body[start..end], base + start as u64);
-        define(Described::parse(offset, row, Cursor::u32, parse_blob))?;
+        define(MetadataRow::read(offset, row, Cursor::u32, parse_blob))?;
     }
     Ok(())
 }
@@ -53,7 +48,7 @@ fn parse_blob(
     let is_whole = match parse_head(blob, metadata) {
         Ok(is_whole) => is_whole,
         Err(end) => {
-            metadata.fields.push(damaged_field());
+            metadata.fields.push(Field::damaged());
             return Err(end);
         }
     };
@@ -69,7 +64,7 @@ fn parse_blob(
                 metadata.fields.clear();
                 let whole = parse_fields(&mut tag, Layout::V2, 0, &mut metadata.fields);
                 if whole.is_err() {
-                    metadata.fields.push(damaged_field());
+                    metadata.fields.push(Field::damaged());
                 }
                 whole.map(drop)
             }
@@ -178,4 +173,9 @@ fn skip_object(cursor: &mut Cursor<'_>) -> Read<bool> {
         }
     }
     Ok(true)
+}
+
+/// The types without others inside that versions 4 and 5 have.
+fn plain_type(code: u32) -> Option<Type> {
+    Type::from_plain_code(code).filter(|_| code <= 18)
 }

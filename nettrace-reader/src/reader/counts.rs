@@ -1,10 +1,11 @@
 //! What a [`Reader`] knows of the stream so far: facts, definitions and counts.
 
+use nettrace_format::Metadata;
+
 use crate::{
     framing::Format,
     input::Source,
     reader::{Reader, type_totals},
-    schema::Metadata,
     tables::{ThreadTotals, TypeTotals},
     trace::Trace,
 };

@@ -1,16 +1,16 @@
 //! [`Item`]: everything in a stream, in its order, for programs that write the stream again.
 
+use nettrace_format::{Cursor, Damage, Metadata};
+
 use crate::{
     block::{self, BlockKind},
-    cursor::Cursor,
-    error::{Damage, Error, Result},
+    error::{Error, Result},
     event::Event,
     input::Source,
     labels::LabelLists,
     metadata,
     reader::{Reader, State, Step},
     runtime,
-    schema::Metadata,
     trace::{Stack, Thread},
 };
 

@@ -9,9 +9,10 @@
 //!
 //! [`Options::joined`]: crate::Options::joined
 
+use nettrace_format::Cursor;
+
 use crate::{
     block::{self, BlockKind},
-    cursor::Cursor,
     error::{Error, ErrorKind, Result},
     input::Source,
     reader::Reader,

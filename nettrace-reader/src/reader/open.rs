@@ -1,9 +1,10 @@
 //! How a stream is opened.
 
 use super::{Current, Reader, State, Totals};
+use nettrace_format::Cursor;
+
 use crate::{
     block::{self, BlockKind},
-    cursor::Cursor,
     error::{Error, ErrorKind, Result},
     framing::Blocks,
     hash::Map,

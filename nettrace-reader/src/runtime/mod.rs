@@ -7,7 +7,7 @@
 
 use std::str::SplitAsciiWhitespace;
 
-use crate::schema::{Field, Metadata, Type};
+use nettrace_format::{Field, Metadata, Type};
 
 /// The name of the field after those of the table: bytes that no field describes.
 const REST: &str = "rest";

@@ -2,11 +2,9 @@
 
 use std::mem::size_of;
 
-use crate::{
-    schema::{Field, Metadata, Type},
-    tables::ThreadTotals,
-    trace::Thread,
-};
+use nettrace_format::{Field, Metadata, Type};
+
+use crate::{tables::ThreadTotals, trace::Thread};
 
 pub(crate) fn cost_of_metadata(metadata: &Metadata) -> usize {
     size_of::<Metadata>()

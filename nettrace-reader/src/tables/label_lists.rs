@@ -286,11 +286,8 @@ mod tests {
     use std::borrow::Cow;
 
     use super::{LEAST_DEAD, LabelLists};
-    use crate::{
-        cursor::Cursor,
-        error::Damage,
-        labels::{Label, LabelKind, LastLabels, parse_label_lists},
-    };
+    use crate::labels::{Label, LabelKind, LastLabels, parse_label_lists};
+    use nettrace_format::{Cursor, Damage};
 
     /// Adds one list: a text and a level.
     fn insert(lists: &mut LabelLists, definition: u64, index: u32, text: &str, level: u8) -> bool {

@@ -3,8 +3,9 @@
 //! A writer need not repeat in each list what follows from the list's activity ids: the span id is
 //! in the activity id of the span, and the trace is that of the parent. This module puts both back.
 
+use nettrace_format::Cursor;
+
 use crate::{
-    cursor::Cursor,
     hash::Map,
     labels::{self, EncodedLabels, LabelKind},
 };

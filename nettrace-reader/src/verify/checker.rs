@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
+use nettrace_format::{Cursor, Damage, Field, Metadata, Type, types::is_type_code};
+
 use crate::{
     block::{self, BlockKind, SequencePoint},
-    cursor::Cursor,
-    error::{Damage, Error, ErrorKind, Result, Table},
+    error::{Error, ErrorKind, Result, Table},
     framing::{BlockHead, Blocks, Format},
     input::Source,
     labels, metadata,
     options::{Dialect, Options},
     rows::{EventBlock, Header},
-    schema::{Field, Metadata, Type},
     tables::{Number, Slot, Tables},
     trace::{Thread, Trace},
     value::Fields,
@@ -219,7 +219,7 @@ impl Checker {
         }
         // In versions 4 and 5 the type codes are those of .NET.
         let mut codes = metadata.fields.iter().filter_map(|field| field.ty.unknown_code());
-        let unknown = codes.find(|code| !metadata::is_type_code(*code));
+        let unknown = codes.find(|code| !is_type_code(*code));
         if let Some(code) = unknown.filter(|_| !tables.reuses_ids()) {
             self.log.add(offset, Rule::Readable, || format!("a field has the unknown type {code}"));
         }

@@ -1,7 +1,9 @@
 //! The results of a check so far.
 
+use nettrace_format::Damage;
+
 use crate::{
-    error::{Damage, Error, ErrorKind, Result, Table},
+    error::{Error, ErrorKind, Result, Table},
     value::Fields,
     verify::{Basis, Report, Rule, Violation},
 };

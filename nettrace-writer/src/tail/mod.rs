@@ -314,7 +314,7 @@ impl<S: Sink> Tail<S> {
             } else if block.is(BlockKind::RemoveThread) {
                 incoming.numbers.removed(&thread_sequences(block.body)?);
             } else if block.is(BlockKind::Metadata) {
-                incoming.roles.define(block.whole, &self.asked)?;
+                incoming.roles.define(block.body, &self.asked)?;
             }
         }
         let numbers = incoming.numbers.take();

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use foldhash::HashMap;
-use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
-use nettrace_reader::{Item, Metadata, Options, Type};
+use nettrace_format::{Metadata, Type, v6};
 
 use crate::tail::blocks::Malformed;
 
@@ -135,32 +134,16 @@ impl Roles {
         self.roles.get(&id)
     }
 
-    /// Takes over the types of a block.
-    pub(super) fn define(&mut self, block: &[u8], asked: &[Asked]) -> Result<(), Malformed> {
-        let mut bytes = Vec::with_capacity(block.len() + 256);
-        v6::stream_header(&mut bytes);
-        let info = TraceInfo {
-            sync_utc: SystemTimeParts::from_unix_millis(0),
-            sync_ticks: 0,
-            ticks_per_second: 1,
-            pointer_size: 8,
-            key_values: &[],
-        };
-        v6::trace_block(&info, &mut bytes).map_err(|_| Malformed)?;
-        bytes.extend_from_slice(block);
-        bytes.extend(v6::END_OF_STREAM);
-        let options = Options::default().runtime_events(false);
-        let mut reader = options.open(&bytes[..]).map_err(|_| Malformed)?;
-        while let Some(item) = reader.next_item().map_err(|_| Malformed)? {
-            let Item::Metadata(types) = item else { return Err(Malformed) };
-            for of in &types {
-                match role(of, asked, self.per_second) {
-                    Some(role) => drop(self.roles.insert(of.id, role)),
-                    None => drop(self.roles.remove(&of.id)),
-                }
+    /// Takes over the types of a block with this body.
+    pub(super) fn define(&mut self, body: &[u8], asked: &[Asked]) -> Result<(), Malformed> {
+        v6::read_metadata_rows(body, 0, |row| {
+            let of = row.metadata.filter(|of| !of.is_damaged).ok_or(Malformed)?;
+            match role(&of, asked, self.per_second) {
+                Some(role) => drop(self.roles.insert(of.id, role)),
+                None => drop(self.roles.remove(&of.id)),
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

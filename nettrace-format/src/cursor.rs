@@ -1,45 +1,85 @@
-//! [`Cursor`]: a checked position in the bytes of a block. A read succeeds, or states where it
-//! failed.
+//! Checked reading of the primitives of all blocks: a read succeeds, or states where it failed.
 
-use crate::error::Damage;
+use alloc::string::String;
 
-pub(crate) type Read<T> = Result<T, Damage>;
+/// A place in a block that violates the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at byte {offset}: {what}")]
+pub struct Damage {
+    /// Where the field that cannot be read begins, in bytes from the start of the stream.
+    pub offset: u64,
+    /// What is wrong there.
+    pub what: &'static str,
+}
 
-/// A position in `bytes`, whose first byte stands at stream offset `base`.
+/// A position in the bytes of a block. Its methods return [`Damage`] if the bytes end too early, or
+/// have not the form of what is read.
+///
+/// ```
+/// use nettrace_format::Cursor;
+///
+/// // The bytes begin at offset 100 of a stream: a number, and a text whose end is missing.
+/// let mut cursor = Cursor::new(b"\x07\x02a", 100);
+/// assert_eq!(cursor.varuint32()?, 7);
+/// assert_eq!(cursor.string().unwrap_err().offset, 102);
+/// # Ok::<(), nettrace_format::Damage>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cursor<'a> {
+pub struct Cursor<'a> {
     bytes: &'a [u8],
     pos: usize,
     base: u64,
 }
 
+type Read<T> = Result<T, Damage>;
+
+#[allow(clippy::missing_errors_doc, reason = "the type says it")]
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(bytes: &'a [u8], base: u64) -> Self {
+    /// The start of `bytes`, which begin at offset `base` of the stream.
+    #[must_use]
+    #[inline]
+    pub fn new(bytes: &'a [u8], base: u64) -> Self {
         Self { bytes, pos: 0, base }
     }
 
-    pub(crate) fn offset(&self) -> u64 {
+    /// The offset in the stream.
+    #[must_use]
+    #[inline]
+    pub fn offset(&self) -> u64 {
         self.base + self.pos as u64
     }
 
-    pub(crate) fn position(&self) -> usize {
+    /// How many bytes were read.
+    #[must_use]
+    #[inline]
+    pub fn position(&self) -> usize {
         self.pos
     }
 
-    pub(crate) fn remaining(&self) -> usize {
+    /// How many bytes are left.
+    #[must_use]
+    #[inline]
+    pub fn remaining(&self) -> usize {
         self.bytes.len() - self.pos
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no bytes are left.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
         self.remaining() == 0
     }
 
-    pub(crate) fn damage(&self, what: &'static str) -> Damage {
+    /// Damage at this position.
+    #[must_use]
+    #[inline]
+    pub fn damage(&self, what: &'static str) -> Damage {
         Damage { offset: self.offset(), what }
     }
 
+    /// Reads the next `len` bytes.
     #[inline]
-    pub(crate) fn bytes(&mut self, len: usize) -> Read<&'a [u8]> {
+    pub fn bytes(&mut self, len: usize) -> Read<&'a [u8]> {
         let rest = &self.bytes[self.pos..];
         let taken = rest.get(..len).ok_or_else(|| self.damage("it ends inside a field"))?;
         self.pos += len;
@@ -47,51 +87,67 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns a cursor over the next `len` bytes and skips them.
-    pub(crate) fn sub(&mut self, len: usize) -> Read<Cursor<'a>> {
+    #[inline]
+    pub fn sub(&mut self, len: usize) -> Read<Cursor<'a>> {
         let base = self.offset();
         Ok(Cursor::new(self.bytes(len)?, base))
     }
 
-    /// The next bytes, if there are so many.
+    /// Reads the next `N` bytes, if there are as many. Says nothing of the place if not.
     #[inline]
-    pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let taken = *self.bytes.get(self.pos..)?.first_chunk()?;
         self.pos += N;
         Some(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    /// Reads the next `N` bytes.
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         let mut out = [0; N];
         out.copy_from_slice(self.bytes(N)?);
         Ok(out)
     }
 
-    pub(crate) fn u8(&mut self) -> Read<u8> {
+    /// Reads a byte.
+    #[inline]
+    pub fn u8(&mut self) -> Read<u8> {
         Ok(self.array::<1>()?[0])
     }
 
-    pub(crate) fn u16(&mut self) -> Read<u16> {
+    /// Reads a number of two bytes, little-endian like all numbers of a fixed size.
+    #[inline]
+    pub fn u16(&mut self) -> Read<u16> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn i16(&mut self) -> Read<i16> {
+    /// Reads a signed number of two bytes.
+    #[inline]
+    pub fn i16(&mut self) -> Read<i16> {
         Ok(i16::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn u32(&mut self) -> Read<u32> {
+    /// Reads a number of four bytes.
+    #[inline]
+    pub fn u32(&mut self) -> Read<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn u64(&mut self) -> Read<u64> {
+    /// Reads a number of eight bytes.
+    #[inline]
+    pub fn u64(&mut self) -> Read<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn i64(&mut self) -> Read<i64> {
+    /// Reads a signed number of eight bytes.
+    #[inline]
+    pub fn i64(&mut self) -> Read<i64> {
         Ok(i64::from_le_bytes(self.array()?))
     }
 
     /// Reads a `varuint64` of the format: seven bits per byte, low bits first, at most ten bytes.
-    pub(crate) fn varuint64(&mut self) -> Read<u64> {
+    #[inline]
+    pub fn varuint64(&mut self) -> Read<u64> {
         let start = *self;
         let mut value = 0_u64;
         for shift in (0..70).step_by(7) {
@@ -109,7 +165,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a `varuint32` of the format: at most five bytes.
-    pub(crate) fn varuint32(&mut self) -> Read<u32> {
+    #[inline]
+    pub fn varuint32(&mut self) -> Read<u32> {
         let start = *self;
         let value = self.varuint64()?;
         if self.pos - start.pos > 5 {
@@ -120,13 +177,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a `varint64` of the format: zig-zag.
-    pub(crate) fn varint64(&mut self) -> Read<i64> {
+    #[inline]
+    pub fn varint64(&mut self) -> Read<i64> {
         let raw = self.varuint64()?;
         Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
     }
 
     /// Reads a `string` of versions 4 and 5: UTF-16 up to a NUL. Invalid Unicode becomes U+FFFD.
-    pub(crate) fn utf16z(&mut self) -> Read<String> {
+    pub fn utf16z(&mut self) -> Read<String> {
         let units = self.bytes[self.pos..].chunks_exact(2);
         let Some(len) = units.clone().position(|unit| unit == [0, 0]) else {
             return Err(self.damage("a text has no end"));
@@ -140,14 +198,14 @@ impl<'a> Cursor<'a> {
 
     /// Reads a `string` of version 6: a varuint32 length in bytes, then UTF-8. Invalid UTF-8
     /// becomes U+FFFD.
-    pub(crate) fn string(&mut self) -> Read<String> {
+    pub fn string(&mut self) -> Read<String> {
         let len = self.varuint32()? as usize;
         Ok(String::from_utf8_lossy(self.bytes(len)?).into_owned())
     }
 
-    /// Reads a `string` of version 6, but makes nothing of it.
+    /// Skips a `string` of version 6.
     #[inline]
-    pub(crate) fn skip_string(&mut self) -> Read<()> {
+    pub fn skip_string(&mut self) -> Read<()> {
         let len = match self.bytes.get(self.pos) {
             Some(&len) if len < 0x80 => {
                 self.pos += 1;

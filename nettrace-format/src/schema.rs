@@ -1,4 +1,7 @@
-//! Event types: names, fields and the other properties that all events of a type share.
+//! Event types as a stream describes them: names, fields and the other properties that all events
+//! of a type share.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
 
 /// An event type, as the metadata of a stream describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,17 +37,14 @@ pub struct Metadata {
     pub key_values: Vec<(String, String)>,
     /// Whether it has the tags that distinguish version 5 from version 4. `false` in version 6.
     pub has_tags: bool,
-    /// Whether it has an optional part of an unknown kind. The reader skips that part and those
-    /// after it.
+    /// Whether it has an optional part of an unknown kind. That part and those after it are
+    /// skipped.
     pub has_unknown_parts: bool,
     /// Whether its description is damaged. It is then known up to the damage, and only the fields
-    /// before the damage are decoded. See
-    /// [`ErrorKind::DamagedTypes`](crate::ErrorKind::DamagedTypes).
+    /// before the damage are decoded.
     pub is_damaged: bool,
-    /// Whether its fields, and its name unless the stream has one, come from this crate's table of
-    /// the events of the .NET runtime. See [`Options::runtime_events`].
-    ///
-    /// [`Options::runtime_events`]: crate::Options::runtime_events
+    /// Whether its fields, and its name unless the stream has one, come from a table of the events
+    /// of the .NET runtime, as `nettrace-reader` has one.
     pub is_from_table: bool,
 }
 
@@ -52,7 +52,7 @@ impl Metadata {
     /// The last value of `key`.
     ///
     /// ```
-    /// use nettrace_reader::Metadata;
+    /// use nettrace_format::Metadata;
     ///
     /// let mut request = Metadata::default();
     /// request.key_values = vec![("team".into(), "shop".into()), ("team".into(), "till".into())];
@@ -69,7 +69,7 @@ impl Metadata {
     /// never state one.
     ///
     /// ```
-    /// use nettrace_reader::Metadata;
+    /// use nettrace_format::Metadata;
     ///
     /// let mut request = Metadata::default();
     /// request.name = "RequestStart".into();
@@ -92,7 +92,8 @@ impl Metadata {
     }
 
     /// Whether it has fields that are nested too deep.
-    pub(crate) fn is_deep(&self) -> bool {
+    #[must_use]
+    pub fn is_deep(&self) -> bool {
         self.fields.iter().any(|field| field.ty.endless() == Some(&Type::Deep))
     }
 }
@@ -106,11 +107,31 @@ pub struct Field {
     pub ty: Type,
 }
 
+impl Field {
+    /// A field of this name and type.
+    ///
+    /// ```
+    /// use nettrace_format::{Field, Type};
+    ///
+    /// assert_eq!(Field::new("x", Type::Double).name, "x");
+    /// ```
+    #[must_use]
+    pub fn new(name: &str, ty: Type) -> Self {
+        Self { name: name.into(), ty }
+    }
+
+    /// Stands for the fields from the damage on, in a description that is damaged.
+    #[must_use]
+    pub fn damaged() -> Self {
+        Self { name: String::new(), ty: Type::Damaged }
+    }
+}
+
 /// The type of a value. The type codes (the number at the start of each line) and the sizes are
 /// those of NetTrace V6, "Type format".
 ///
 /// ```
-/// use nettrace_reader::{Field, Type};
+/// use nettrace_format::{Field, Type};
 ///
 /// /// The names of all fields, also of those in objects.
 /// fn names(fields: &[Field], into: &mut Vec<String>) {
@@ -122,14 +143,13 @@ pub struct Field {
 ///     }
 /// }
 ///
-/// let x = Field { name: "x".into(), ty: Type::Double };
-/// let point = Field { name: "point".into(), ty: Type::Object(vec![x]) };
+/// let x = Field::new("x", Type::Double);
+/// let point = Field::new("point", Type::Object(vec![x]));
 /// let mut all = Vec::new();
 /// names(&[point], &mut all);
 /// assert_eq!(all, ["point", "x"]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Type {
     /// 1: fields, one after the other.
     Object(Vec<Field>),
@@ -158,11 +178,11 @@ pub enum Type {
     /// 14: eight bytes.
     Double,
     /// 15: sixteen bytes, a decimal number as .NET stores it in memory; see
-    /// [`Decimal`](crate::Decimal). The specification does not mention it, but it is one of .NET's
+    /// `nettrace_reader::Decimal`. The specification does not mention it, but it is one of .NET's
     /// type codes, to which versions 4 and 5 refer.
     Decimal,
     /// 16: eight bytes, in units of 100 ns since 1601, in all readers and writers in use; sixteen
-    /// bytes, a [`WallTime`](crate::WallTime), in the specification. The size of a payload shows
+    /// bytes, a time in eight parts, in the specification. The size of a payload shows
     /// which one it has.
     DateTime,
     /// 17: sixteen bytes.
@@ -188,8 +208,8 @@ pub enum Type {
     /// 26: one byte. The specification does not mention it. The reference reader supports it since
     /// version 3.1.28.
     Boolean8,
-    /// UTF-8 code units up to a zero. No format has it; it is the type of some fields of
-    /// [`Options::runtime_events`](crate::Options::runtime_events).
+    /// UTF-8 code units up to a zero. No format has it; it is the type of some fields of the .NET
+    /// runtime's events, which a reader knows from a table.
     Utf8String,
     /// As many elements as the field with this index, in the same object, says. No format has it,
     /// see [`Utf8String`](Self::Utf8String).
@@ -198,7 +218,7 @@ pub enum Type {
     /// see [`Utf8String`](Self::Utf8String).
     Rest,
     /// An unknown type code. The end of such a value is unknown, so it takes the rest of the
-    /// payload as [`Value::Bytes`](crate::Value::Bytes), and an error follows it.
+    /// payload, and nothing after it can be read.
     Unknown(u32),
     /// A type that is nested more than 48 levels deep, or an array of it. A value is as for
     /// [`Unknown`](Self::Unknown).
@@ -208,12 +228,78 @@ pub enum Type {
     Damaged,
 }
 
+/// The types without others inside, by their codes.
+const PLAIN: [(u8, Type); 20] = [
+    (3, Type::Boolean),
+    (4, Type::Utf16CodeUnit),
+    (5, Type::Int8),
+    (6, Type::UInt8),
+    (7, Type::Int16),
+    (8, Type::UInt16),
+    (9, Type::Int32),
+    (10, Type::UInt32),
+    (11, Type::Int64),
+    (12, Type::UInt64),
+    (13, Type::Single),
+    (14, Type::Double),
+    (15, Type::Decimal),
+    (16, Type::DateTime),
+    (17, Type::Guid),
+    (18, Type::Utf16String),
+    (20, Type::VarInt),
+    (21, Type::VarUInt),
+    (23, Type::Utf8CodeUnit),
+    (26, Type::Boolean8),
+];
+
 impl Type {
+    /// The type without others inside that has this code.
+    ///
+    /// ```
+    /// use nettrace_format::Type;
+    ///
+    /// assert_eq!(Type::from_plain_code(11), Some(Type::Int64));
+    /// // An array: what it holds follows the code.
+    /// assert_eq!(Type::from_plain_code(19), None);
+    /// ```
+    #[must_use]
+    pub fn from_plain_code(code: u32) -> Option<Self> {
+        PLAIN.into_iter().find(|(known, _)| u32::from(*known) == code).map(|(_, ty)| ty)
+    }
+
+    /// The code of a type without others inside. `None` if it has others inside, or version 6 does
+    /// not have it.
+    pub(crate) fn plain_code(&self) -> Option<u8> {
+        let code = PLAIN.iter().find(|(_, known)| known == self).map(|(code, _)| *code);
+        code.filter(|_| *self != Self::Decimal)
+    }
+
+    /// Whether version 6 describes it: everything in it has a type code that the specification
+    /// mentions, or that readers know all the same.
+    ///
+    /// ```
+    /// use nettrace_format::Type;
+    ///
+    /// assert!(Type::Array(Box::new(Type::Int16)).is_of_v6());
+    /// assert!(!Type::Array(Box::new(Type::Decimal)).is_of_v6());
+    /// ```
+    #[must_use]
+    pub fn is_of_v6(&self) -> bool {
+        match self {
+            Self::CountedArray(..) => false,
+            Self::Object(fields) => fields.iter().all(|field| field.ty.is_of_v6()),
+            _ => match self.element() {
+                Some(element) => element.is_of_v6(),
+                None => self.plain_code().is_some(),
+            },
+        }
+    }
+
     /// The size of a value in bytes, if all values of this type have the same size. A date counts
     /// eight bytes. Returns `None` for sizes beyond `u32`.
     ///
     /// ```
-    /// use nettrace_reader::Type;
+    /// use nettrace_format::Type;
     ///
     /// assert_eq!(Type::FixedArray(Box::new(Type::Int16), 3).fixed_size(), Some(6));
     /// assert_eq!(Type::Array(Box::new(Type::Int16)).fixed_size(), None);
@@ -226,7 +312,7 @@ impl Type {
     /// What an array holds, in whichever way the array is stored. `None` if this is no array.
     ///
     /// ```
-    /// use nettrace_reader::Type;
+    /// use nettrace_format::Type;
     ///
     /// assert_eq!(Type::FixedArray(Box::new(Type::Int16), 3).element(), Some(&Type::Int16));
     /// assert_eq!(Type::Utf16String.element(), None);
@@ -248,7 +334,7 @@ impl Type {
     /// decoded.
     ///
     /// ```
-    /// use nettrace_reader::Type;
+    /// use nettrace_format::Type;
     ///
     /// assert_eq!(Type::Array(Box::new(Type::Unknown(99))).unknown_code(), Some(99));
     /// assert_eq!(Type::Array(Box::new(Type::Guid)).unknown_code(), None);
@@ -262,7 +348,8 @@ impl Type {
     }
 
     /// The first type in this one whose values have an unknown end.
-    pub(crate) fn endless(&self) -> Option<&Self> {
+    #[must_use]
+    pub fn endless(&self) -> Option<&Self> {
         match self {
             Self::Unknown(_) | Self::Deep | Self::Damaged => Some(self),
             Self::Object(fields) => fields.iter().find_map(|field| field.ty.endless()),
@@ -271,7 +358,8 @@ impl Type {
     }
 
     /// Whether its values have no bytes.
-    pub(crate) fn is_of_no_bytes(&self) -> bool {
+    #[must_use]
+    pub fn is_of_no_bytes(&self) -> bool {
         match self {
             Self::Object(fields) => fields.iter().all(|field| field.ty.is_of_no_bytes()),
             Self::FixedArray(element, count) => *count == 0 || element.is_of_no_bytes(),
@@ -280,8 +368,9 @@ impl Type {
     }
 
     /// Whether it contains dates, whose size must be found out.
+    #[must_use]
     #[inline]
-    pub(crate) fn has_dates(&self) -> bool {
+    pub fn has_dates(&self) -> bool {
         match self {
             Self::DateTime => true,
             Self::Object(_) => self.has_dates_inside(),
@@ -297,7 +386,8 @@ impl Type {
     }
 
     /// Like [`fixed_size`](Self::fixed_size), with `date` as the size of a date.
-    pub(crate) fn size_with_dates(&self, date: u32) -> Option<u32> {
+    #[must_use]
+    pub fn size_with_dates(&self, date: u32) -> Option<u32> {
         Some(match self {
             Self::Object(fields) => fields
                 .iter()
