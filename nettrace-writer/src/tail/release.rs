@@ -124,7 +124,7 @@ impl Release {
                 let (first, rows) = stacks(block.body)?;
                 self.out.stacks.add(first, &rows)?;
             } else if block.is(BlockKind::Metadata) {
-                self.roles.define(block.whole, with.asked)?;
+                self.roles.define(block.body, with.asked)?;
                 for (id, row) in type_rows(block.body)? {
                     self.out.define_type(id.try_into().map_err(|_| Malformed)?, row);
                 }
