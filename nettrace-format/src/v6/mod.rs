@@ -124,8 +124,8 @@ pub use crate::{
             MetadataRow, metadata_block, metadata_row, put_metadata_row, read_metadata_rows,
         },
         row::{
-            MAX_ROW_HEADER, RowEncoder, RowFlags, RowState, UNCOMPRESSED_ROW_HEADER, change_row,
-            decode_row, relabel_row, uncompressed_row,
+            MAX_ROW_HEADER, RELABEL_ROOM, RowEncoder, RowFlags, RowState, UNCOMPRESSED_ROW_HEADER,
+            change_row, decode_row, relabel_row, uncompressed_row,
         },
         rust_types::RUST_TYPE_KEY,
         sequence_point::{SequencePointFlags, sequence_point},

@@ -190,6 +190,13 @@ const CHANGES: u8 = RowFlags::CAPTURE | RowFlags::THREAD | RowFlags::STACK | Row
 /// assert_eq!(out, [RowFlags::STACK, 9, 50]);
 /// ```
 pub fn change_row(row: &[u8], change: &RowChange, out: &mut Vec<u8>) -> Option<usize> {
+    let (bytes, len, end) = changed_header(row, change)?;
+    out.extend_from_slice(&bytes[..len]);
+    Some(end)
+}
+
+/// The header of a plain row with a change, its length, and that of what it replaces.
+fn changed_header(row: &[u8], change: &RowChange) -> Option<([u8; MAX_ROW_HEADER], usize, usize)> {
     let flags = *row.first()?;
     if flags & CHANGES != 0 {
         return None;
@@ -225,23 +232,37 @@ pub fn change_row(row: &[u8], change: &RowChange, out: &mut Vec<u8>) -> Option<u
         put(labels.into());
     }
     bytes[0] = new_flags;
-    out.extend_from_slice(&bytes[..at]);
-    Some(end)
+    Some((bytes, at, end))
 }
 
-/// [`change_row`] for a row that has another label list and no other change.
+/// How many bytes [`relabel_row`] may write.
+pub const RELABEL_ROOM: usize = 24;
+
+/// [`change_row`] for a row that has another label list and no other change. Writes to memory that
+/// is there, because callers do this for each of many rows.
+///
+/// Returns how many bytes of `row` the header replaces, and how many bytes it has. What `out` has
+/// behind these is arbitrary then.
 ///
 /// ```
-/// use nettrace_format::v6::{RowFlags, relabel_row};
+/// use nettrace_format::v6::{RELABEL_ROOM, RowFlags, relabel_row};
 ///
 /// // No flags, and 50 ticks; the payload follows.
-/// let mut out = Vec::new();
-/// assert_eq!(relabel_row(&[0, 50, 20, 5, 0, 0, 0, 0], 300, &mut out), Some(2));
-/// assert_eq!(out, [RowFlags::LABELS, 50, 0xAC, 2]);
+/// let mut out = [0; RELABEL_ROOM];
+/// assert_eq!(relabel_row(&[0, 50, 20, 5, 0, 0, 0, 0], 300, &mut out), Some((2, 4)));
+/// assert_eq!(out[..4], [RowFlags::LABELS, 50, 0xAC, 2]);
 /// ```
 #[inline(always)]
-pub fn relabel_row(row: &[u8], labels: u32, out: &mut Vec<u8>) -> Option<usize> {
-    let Some(start) = row.first_chunk::<8>() else { return relabel_slowly(row, labels, out) };
+pub fn relabel_row(
+    row: &[u8],
+    labels: u32,
+    out: &mut [u8; RELABEL_ROOM],
+) -> Option<(usize, usize)> {
+    let slowly = |out| {
+        let (replaced, len) = relabel_slowly(row, labels, out)?;
+        Some((replaced.into(), len.into()))
+    };
+    let Some(start) = row.first_chunk::<8>() else { return slowly(out) };
     let (flags, word) = (start[0], u64::from_le_bytes(*start));
     if flags & CHANGES != 0 {
         return None;
@@ -252,25 +273,26 @@ pub fn relabel_row(row: &[u8], labels: u32, out: &mut Vec<u8>) -> Option<usize> 
         ends &= ends.wrapping_sub(1);
     }
     if ends == 0 {
-        return relabel_slowly(row, labels, out);
+        return slowly(out);
     }
     let end = ends.trailing_zeros() as usize / 8 + 1;
     let head = word | u64::from(RowFlags::LABELS);
     let (id, id_len) = varuint32_word(labels);
     // All 8 bytes, so that their number is constant.
-    let len = out.len() + end;
-    out.reserve(16);
-    out.extend_from_slice(&head.to_le_bytes());
-    out.truncate(len);
-    out.extend_from_slice(&id.to_le_bytes());
-    out.truncate(len + id_len);
-    Some(end)
+    out[..8].copy_from_slice(&head.to_le_bytes());
+    out[end..end + 8].copy_from_slice(&id.to_le_bytes());
+    Some((end, end + id_len))
 }
 
+/// [`relabel_row`] for any row. The numbers are small, so that they come in a register.
 #[cold]
 #[inline(never)]
-fn relabel_slowly(row: &[u8], labels: u32, out: &mut Vec<u8>) -> Option<usize> {
-    change_row(row, &RowChange { labels: Some(labels), ..RowChange::default() }, out)
+fn relabel_slowly(row: &[u8], labels: u32, out: &mut [u8; RELABEL_ROOM]) -> Option<(u8, u8)> {
+    let change = RowChange { labels: Some(labels), ..RowChange::default() };
+    let (bytes, len, end) = changed_header(row, &change)?;
+    // Flags, two ids and a time are fewer bytes.
+    out.get_mut(..len)?.copy_from_slice(&bytes[..len]);
+    Some((end as u8, len as u8))
 }
 
 /// The state of a walk over compressed rows: the last row's header.

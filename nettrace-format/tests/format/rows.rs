@@ -1,8 +1,8 @@
 //! Rows decode to what was encoded, with padded numbers too, and no bytes make the decoder panic.
 
 use nettrace_format::v6::{
-    MAX_ROW_HEADER, RowChange, RowEncoder, RowFlags, RowHeader, RowState, change_row, decode_row,
-    relabel_row,
+    MAX_ROW_HEADER, RELABEL_ROOM, RowChange, RowEncoder, RowFlags, RowHeader, RowState, change_row,
+    decode_row, relabel_row,
 };
 use proptest::prelude::*;
 
@@ -157,18 +157,18 @@ proptest! {
             let special = RowFlags::CAPTURE | RowFlags::THREAD | RowFlags::STACK | RowFlags::LABELS;
             if header[0] & special != 0 {
                 prop_assert_eq!(change_row(&header, &change, &mut out), None);
-                prop_assert_eq!(relabel_row(&header, 1, &mut out), None);
+                prop_assert_eq!(relabel_row(&header, 1, &mut [0; RELABEL_ROOM]), None);
                 prop_assert_eq!(out, [7]);
             } else {
                 // With a payload and without: the short way looks at eight bytes.
                 for payload in [&[][..], &[0; 8], &[0xFF; 8]] {
                     let row = [&header, payload].concat();
-                    let (id, mut out) = (labels.unwrap_or(1), vec![7]);
-                    let replaced = relabel_row(&row, id, &mut out).unwrap();
-                    out.extend_from_slice(&row[replaced..]);
+                    let (id, mut room) = (labels.unwrap_or(1), [7; RELABEL_ROOM]);
+                    let (replaced, len) = relabel_row(&row, id, &mut room).unwrap();
+                    let out = [&room[..len], &row[replaced..]].concat();
                     let mut changed = state;
-                    let len = out.len() - 1 - payload.len();
-                    prop_assert_eq!(changed.advance(&out[1..]), Some(len));
+                    let len = out.len() - payload.len();
+                    prop_assert_eq!(changed.advance(&out), Some(len));
                     prop_assert_eq!(*changed.last(), RowHeader { labels: id, ..*plain.last() });
                 }
                 let replaced = change_row(&header, &change, &mut out).unwrap();

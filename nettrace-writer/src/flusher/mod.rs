@@ -25,6 +25,7 @@ mod processors;
 mod recovery;
 mod round;
 mod round_barrier;
+mod rows;
 mod segment;
 mod signals;
 mod source;

@@ -1,8 +1,9 @@
 //! A batch for the sink: bytes of its own and pieces of chunks, in order, with the ends of blocks.
 
-use std::io::IoSlice;
+use std::{io::IoSlice, mem, ops::Range};
 
 use crate::{
+    flusher::rows::{COPIED, Rows},
     protocol::{memory::Memory, pool::Pool},
     sink::{Batch, Sink, WriteError},
 };
@@ -11,10 +12,13 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Output {
     own: Vec<u8>,
+    /// Rows that were copied from chunks, apart from what is around them: a block's header says how
+    /// long they are.
+    pub(super) rows: Rows,
     pieces: Vec<Piece>,
     block_ends: Vec<u64>,
     /// How many rows there are up to each of the ends.
-    rows: Vec<u64>,
+    row_ends: Vec<u64>,
     len: u64,
     total_rows: u64,
     /// Chunks whose last rows are in this batch or in an earlier one.
@@ -25,6 +29,8 @@ pub(super) struct Output {
 enum Piece {
     /// A range of `own`.
     Own(usize, usize),
+    /// A range of `rows`.
+    Rows(usize, usize),
     /// A range of a chunk.
     Chunk(u32, usize, usize),
 }
@@ -33,6 +39,7 @@ enum Piece {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     own: usize,
+    rows: usize,
     pieces: usize,
     /// The last piece before the mark. It may grow afterwards.
     last_piece: Option<Piece>,
@@ -77,6 +84,21 @@ impl Output {
         }
     }
 
+    /// Adds a range of the rows.
+    pub(super) fn copied(&mut self, range: Range<usize>) {
+        if range.len() > COPIED {
+            self.len += range.len() as u64;
+            self.pieces.push(Piece::Rows(range.start, range.end));
+        } else {
+            let mut rows = mem::take(&mut self.rows);
+            self.own(|out| out.extend_from_slice(rows.bytes(range.clone())));
+            if range.end == rows.len() {
+                rows.truncate(range.start);
+            }
+            self.rows = rows;
+        }
+    }
+
     /// Ends a block (or several) with this many rows. Returns `false` if there are no bytes since
     /// the last end.
     pub(super) fn end_block(&mut self, rows: u64) -> bool {
@@ -85,7 +107,7 @@ impl Output {
         }
         self.total_rows += rows;
         self.block_ends.push(self.len);
-        self.rows.push(self.total_rows);
+        self.row_ends.push(self.total_rows);
         true
     }
 
@@ -93,6 +115,7 @@ impl Output {
     pub(super) fn mark(&self) -> Mark {
         Mark {
             own: self.own.len(),
+            rows: self.rows.len(),
             pieces: self.pieces.len(),
             last_piece: self.pieces.last().copied(),
             block_ends: self.block_ends.len(),
@@ -105,12 +128,13 @@ impl Output {
     /// Takes back what was added since a mark. There must not have been a write since.
     pub(super) fn take_back(&mut self, mark: &Mark) {
         self.own.truncate(mark.own);
+        self.rows.truncate(mark.rows);
         self.pieces.truncate(mark.pieces);
         if let (Some(last), Some(before)) = (self.pieces.last_mut(), mark.last_piece) {
             *last = before;
         }
         self.block_ends.truncate(mark.block_ends);
-        self.rows.truncate(mark.block_ends);
+        self.row_ends.truncate(mark.block_ends);
         (self.len, self.total_rows) = (mark.len, mark.total_rows);
         self.finished.truncate(mark.finished);
     }
@@ -144,12 +168,14 @@ impl Output {
                 .iter()
                 .map(|piece| match *piece {
                     Piece::Own(start, end) => IoSlice::new(&self.own[start..end]),
+                    Piece::Rows(start, end) => IoSlice::new(self.rows.bytes(start..end)),
                     Piece::Chunk(chunk, start, end) => {
                         IoSlice::new(&Memory::bytes(pool.place(chunk), end)[start..])
                     }
                 })
                 .collect();
-            let batch = Batch { pieces: &pieces, block_ends: &self.block_ends, rows: &self.rows };
+            let (block_ends, rows) = (&self.block_ends[..], &self.row_ends[..]);
+            let batch = Batch { pieces: &pieces, block_ends, rows };
             let kept = match sink.write(&batch) {
                 Ok(()) => self.len,
                 Err(WriteError { source, kept }) => {
@@ -159,7 +185,8 @@ impl Output {
                 }
             };
             written.blocks = self.block_ends.partition_point(|&end| end <= kept);
-            let rows_of = |blocks: usize| blocks.checked_sub(1).map_or(0, |last| self.rows[last]);
+            let rows_of =
+                |blocks: usize| blocks.checked_sub(1).map_or(0, |last| self.row_ends[last]);
             written.rows = rows_of(written.blocks);
             written.last_rows = written.rows - rows_of(written.blocks.saturating_sub(1));
             written.lost = self.total_rows - written.rows;
@@ -174,9 +201,10 @@ impl Output {
             pool.give(chunk);
         }
         self.own.clear();
+        self.rows.truncate(0);
         self.pieces.clear();
         self.block_ends.clear();
-        self.rows.clear();
+        self.row_ends.clear();
         (self.len, self.total_rows) = (0, 0);
     }
 }

@@ -427,36 +427,37 @@ impl Trace {
         let more = segment.rows.saturating_sub(1) as u32;
         self.stream.rows_as_recorded(thread.index, &list, more);
         let times = (first.timestamp, segment.last_ts);
-        let as_recorded = [(rows.len(), walk.at..segment.end)];
-        self.event_block(times, &rows, (segment.chunk, &as_recorded), out)?;
+        let begin = out.rows.len();
+        out.rows.append(&rows);
         self.scratch = rows;
+        let as_recorded = [(out.rows.len(), walk.at..segment.end)];
+        self.event_block(times, begin, (segment.chunk, &as_recorded), out)?;
         // Without escapes there is no gap between the rows. `end_number` includes what was dropped
         // after them.
         self.end_rows(thread, segment.number + segment.rows - 1, segment.rows, out);
         Ok(told)
     }
 
-    /// Writes a block of rows from one time to another. Some are parts of a chunk, each of which
-    /// comes after so many bytes of `rows`.
+    /// Writes a block of rows from one time to another: those of the output from `begin` on, and
+    /// parts of a chunk among them.
     fn event_block(
         &mut self,
         (first_ts, last_ts): (u64, u64),
-        rows: &[u8],
+        begin: usize,
         (chunk, parts): (u32, &[(usize, Range<usize>)]),
         out: &mut Output,
     ) -> Result<(), FormatError> {
-        let len = rows.len() + parts.iter().map(|(_, part)| part.len()).sum::<usize>();
+        let end = out.rows.len();
+        let len = end - begin + parts.iter().map(|(_, part)| part.len()).sum::<usize>();
         let tail = out.own(|out| self.stream.event_block(first_ts, last_ts, len, out))?;
-        let mut copied = 0;
-        for (end, part) in parts {
-            out.own(|out| out.extend_from_slice(&rows[copied..*end]));
+        let mut copied = begin;
+        for (until, part) in parts {
+            out.copied(copied..*until);
             out.chunk(chunk, part.start, part.end);
-            copied = *end;
+            copied = *until;
         }
-        out.own(|out| {
-            out.extend_from_slice(&rows[copied..]);
-            out.extend_from_slice(tail);
-        });
+        out.copied(copied..end);
+        out.own(|out| out.extend_from_slice(tail));
         Ok(())
     }
 

@@ -97,7 +97,9 @@ impl Trace {
             (has.number, has.stack, has.about) = (has.number + 1, 0, thread.subject);
         }
         if let Some(first_ts) = first_ts {
-            self.event_block((first_ts, last_ts), &rows, (segment.chunk, &[]), out)?;
+            let begin = out.rows.len();
+            out.rows.append(&rows);
+            self.event_block((first_ts, last_ts), begin, (segment.chunk, &[]), out)?;
             self.end_rows(thread, shown, count, out);
         }
         self.scratch = rows;

@@ -8,12 +8,10 @@
 //!
 //! Definitions that the rows need come before their block, all those of a kind in one block.
 
-use std::ops::Range;
-
 use nettrace_format::{
     FormatError, Row,
     content::RowHeader,
-    v6::{RowChange, RowState, decode_row, relabel_row},
+    v6::{RELABEL_ROOM, RowChange, RowState, decode_row, relabel_row},
 };
 
 use nettrace_span::frames::{IdBytes, IdList, Implied};
@@ -21,6 +19,7 @@ use nettrace_span::frames::{IdBytes, IdList, Implied};
 use crate::{
     flusher::{
         output::Output,
+        rows::{Parts, Rows},
         segment::{Segment, gap_of},
         trace::{NO_PROCESSOR, Told, Trace, TraceThread, rewriting::addresses_of},
     },
@@ -30,12 +29,6 @@ use crate::{
     },
     shared::trace_ids::Ids,
 };
-
-/// Runs of rows up to this size are copied. One more piece in a batch would cost more than the
-/// copy.
-const COPIED: usize = 1_024;
-/// Runs of rows up to this size are copied without a call.
-const SHORT: usize = 64;
 
 /// Stacks and label lists that have ids, but are not defined yet.
 #[derive(Debug, Default)]
@@ -51,8 +44,7 @@ pub(super) struct Pending {
 pub(super) struct Splice {
     /// Where the escapes begin, in descending order.
     escapes: Vec<usize>,
-    /// Parts of the chunk that are not copied, and how many copied bytes come before each.
-    parts: Vec<(usize, Range<usize>)>,
+    parts: Parts,
 }
 
 /// What a row refers to besides its type.
@@ -67,7 +59,7 @@ struct Refers {
 struct Block<'a> {
     segment: &'a Segment,
     bytes: &'a [u8],
-    /// Up to here, everything is in `rows` or in the parts of `splice`.
+    /// Up to here, everything is among the rows of the output, or in the parts of `splice`.
     at: usize,
     /// What the last row refers to, or the escapes before the next one say.
     refers: Refers,
@@ -75,7 +67,8 @@ struct Block<'a> {
     gaps: u64,
     told: Told,
     splice: Splice,
-    rows: Vec<u8>,
+    /// For a header.
+    header: Vec<u8>,
 }
 
 impl Trace {
@@ -97,21 +90,21 @@ impl Trace {
             gaps: 0,
             told: Told { refused: 0, labels: None },
             splice: std::mem::take(&mut self.splice),
-            rows: std::mem::take(&mut self.scratch),
+            header: std::mem::take(&mut self.scratch),
         };
-        block.rows.clear();
+        let begin = out.rows.len();
         block.splice.parts.clear();
         segment.escapes(block.bytes, &mut block.splice.escapes);
         if let Some(first) = self.first_row(&mut block, thread, sorted, out)? {
             self.later_rows(&mut block, thread, first.payload_len, out)?;
             self.define_pending(out)?;
             let times = (first.timestamp, segment.last_ts);
-            self.event_block(times, &block.rows, (segment.chunk, &block.splice.parts), out)?;
+            self.event_block(times, begin, (segment.chunk, &block.splice.parts), out)?;
             // `end_number` includes what was dropped after the rows.
             let last = segment.number + block.gaps + segment.rows - 1;
             self.end_rows(thread, last, segment.rows, out);
         }
-        (self.splice, self.scratch) = (block.splice, block.rows);
+        (self.splice, self.scratch) = (block.splice, block.header);
         Ok(block.told)
     }
 
@@ -141,8 +134,10 @@ impl Trace {
             ..first
         };
         let row = Row { header, labels: &[], stack: &[], payload: &[] };
-        let taken = self.stream.row(&row, true, &mut block.rows);
+        block.header.clear();
+        let taken = self.stream.row(&row, true, &mut block.header);
         debug_assert!(taken.is_ok(), "what takes changes has no payload of its own");
+        out.rows.append(&block.header);
         block.at += len;
         Ok(Some(first))
     }
@@ -161,13 +156,13 @@ impl Trace {
             // A stack and a related thread apply to one row only, so the next row's header resets
             // them.
             let is_plain = |refers: Refers| Refers { labels: 0, ..refers } == plain;
-            if is_plain(block.refers) {
-                self.relabel(block);
+            if is_plain(block.refers) && !block.splice.escapes.is_empty() {
+                self.relabel(block, &mut out.rows);
             }
             let before = block.refers;
             block.refers = Refers { labels: before.labels, ..plain };
             let next = if is_plain(before) { block.splice.next(block.at, end) } else { row_end };
-            block.splice.copy(&mut block.rows, block.bytes, block.at..next);
+            out.rows.add(block.bytes, block.at..next, &mut block.splice.parts);
             block.at = next;
             let gap = self.escapes(block, thread, out)?;
             block.gaps += gap;
@@ -182,8 +177,10 @@ impl Trace {
             }
             let change = block.refers.change(&before, gap, thread);
             if change != RowChange::default() {
-                let replaced = self.stream.change_row(row, &change, &mut block.rows);
+                block.header.clear();
+                let replaced = self.stream.change_row(row, &change, &mut block.header);
                 debug_assert!(replaced.is_some(), "producers write plain rows");
+                out.rows.append(&block.header);
                 block.at += replaced.unwrap_or(0);
             }
         }
@@ -192,41 +189,56 @@ impl Trace {
     /// Copies rows that are plain but for their labels. Stops before a row that differs in more,
     /// and after the last row with escapes.
     #[inline(never)]
-    fn relabel(&mut self, block: &mut Block<'_>) {
-        let Block { segment, bytes, .. } = *block;
-        let Block { at, refers, told, splice, rows, .. } = block;
-        while let Some(&start) = splice.escapes.last() {
-            let span = EscapeBytes::span_at(bytes, start).filter(|_| start >= *at);
-            if let Some((span, row)) = span.filter(|&(_, row)| bytes[row] != ESCAPE) {
-                // The usual case has code of its own, without calls.
-                splice.copy(rows, bytes, *at..start);
-                *at = row;
-                let new = self.pending_span(span);
-                told.labels = Some((Escape::Span, row - span.len()..row));
-                if new != refers.labels {
-                    refers.labels = new;
-                    *at += relabel_row(&bytes[row..], new, rows).unwrap_or(0);
+    fn relabel(&mut self, block: &mut Block<'_>, rows: &mut Rows) {
+        let Block { segment, bytes, at: begin, .. } = *block;
+        let Splice { escapes, parts } = &mut block.splice;
+        // In variables of their own, which can be in registers.
+        let (mut at, mut labels, mut left) = (begin, block.refers.labels, &escapes[..]);
+        // No row takes more than it does in the chunk: escapes are longer than the ids of lists.
+        rows.with_room(segment.end - at, |room| {
+            while let Some((&start, rest)) = left.split_last() {
+                let span = EscapeBytes::span_at(bytes, start).filter(|_| start >= at);
+                if let Some((span, row)) = span.filter(|&(_, row)| bytes[row] != ESCAPE) {
+                    // The usual case has code of its own, without calls.
+                    room.add(bytes, at..start, parts);
+                    at = row;
+                    let new = self.pending_span(span);
+                    if new != labels {
+                        labels = new;
+                        at += room.relabel(|out| relabel_row(&bytes[row..], new, out));
+                    }
+                } else if start >= at {
+                    let Some(escape) = bytes.get(start..).and_then(EscapeBytes::at) else { break };
+                    let row = start + escape.len();
+                    let is_labels = matches!(escape.kind, Escape::Labels | Escape::Span);
+                    if !is_labels || row >= segment.end || bytes[row] == ESCAPE {
+                        break;
+                    }
+                    room.add(bytes, at..start, parts);
+                    at = row;
+                    let new = self.pending_labels(&escape);
+                    if new != labels {
+                        labels = new;
+                        let row = &bytes[row..];
+                        let replaced = room.relabel(|out| relabel_row_elsewhere(row, new, out));
+                        debug_assert!(replaced > 0, "producers write plain rows");
+                        at += replaced;
+                    }
                 }
-            } else if start >= *at {
-                let Some(escape) = bytes.get(start..).and_then(EscapeBytes::at) else { return };
-                let row = start + escape.len();
-                let is_labels = matches!(escape.kind, Escape::Labels | Escape::Span);
-                if !is_labels || row >= segment.end || bytes[row] == ESCAPE {
-                    return;
-                }
-                splice.copy(rows, bytes, *at..start);
-                *at = row;
-                let new = self.pending_labels(&escape);
-                told.labels = Some((escape.kind, row - escape.data.len()..row));
-                if new != refers.labels {
-                    refers.labels = new;
-                    let replaced = relabel_row_elsewhere(&bytes[row..], new, rows);
-                    debug_assert!(replaced.is_some(), "producers write plain rows");
-                    *at += replaced.unwrap_or(0);
-                }
+                left = rest;
             }
-            splice.escapes.pop();
+        });
+        (block.at, block.refers.labels) = (at, labels);
+        // The last escape that is dealt with, unless it was before.
+        let left = left.len();
+        let last = escapes.get(left).filter(|&&start| start >= begin);
+        if let Some((start, escape)) =
+            last.and_then(|&start| Some((start, EscapeBytes::at(&bytes[start..])?)))
+        {
+            let end = start + escape.len();
+            block.told.labels = Some((escape.kind, end - escape.data.len()..end));
         }
+        escapes.truncate(left);
     }
 
     /// Reads the escapes before the next row. Returns how many numbers have no row.
@@ -341,7 +353,11 @@ fn left_out(implied: Implied, ids: Ids) -> Implied {
 
 /// [`relabel_row`] off the usual way.
 #[inline(never)]
-fn relabel_row_elsewhere(row: &[u8], labels: u32, out: &mut Vec<u8>) -> Option<usize> {
+fn relabel_row_elsewhere(
+    row: &[u8],
+    labels: u32,
+    out: &mut [u8; RELABEL_ROOM],
+) -> Option<(usize, usize)> {
     relabel_row(row, labels, out)
 }
 
@@ -370,21 +386,5 @@ impl Splice {
             self.escapes.pop();
         }
         self.escapes.pop().unwrap_or(end)
-    }
-
-    /// Adds a run of rows.
-    #[inline(always)]
-    fn copy(&mut self, rows: &mut Vec<u8>, bytes: &[u8], run: Range<usize>) {
-        let len = run.len();
-        if let Some(bytes) = bytes[run.start..].first_chunk::<SHORT>().filter(|_| len <= SHORT) {
-            // All of them, so that their number is constant.
-            let end = rows.len() + len;
-            rows.extend_from_slice(bytes);
-            rows.truncate(end);
-        } else if len <= COPIED {
-            rows.extend_from_slice(&bytes[run]);
-        } else {
-            self.parts.push((rows.len(), run));
-        }
     }
 }
