@@ -11,7 +11,8 @@
 //! * [`recorder`] reads the memory of a session whose process was killed (feature `recorder`).
 //! * [`payload`] encodes the values of an event into payload bytes. `#[derive(TraceEvent)]` calls
 //!   it through [`PayloadEncoder`](nettrace_event::PayloadEncoder).
-//! * [`Metadata`] describes an event type of any stream. Its row is written and read in one file.
+//! * [`Trace`], [`Metadata`], [`Thread`] and [`Stack`] are what any stream describes. What writes the
+//!   bytes of one in [`v6`] stands beside what reads them.
 //! * [`redact`] replaces values that must not be in a trace.
 //! * [`content`] holds the values that callers pass to the writers, for all versions.
 //!
@@ -86,6 +87,7 @@ pub mod spelling;
 mod stream;
 mod stream_end;
 mod thread_ids;
+mod trace;
 #[cfg(feature = "v5")]
 pub mod v5;
 pub mod v6;
@@ -99,6 +101,7 @@ pub use crate::{
     stream::{Mark, Stream},
     stream_end::{Padding, StreamEnd},
     thread_ids::{RecorderIds, SubjectId, ThreadIds},
+    trace::{Stack, Thread, Trace, WallTime},
     v6::types,
     writer::{LeftOut, NumberedType, Row},
 };

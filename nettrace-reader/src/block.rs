@@ -1,14 +1,13 @@
-//! The kinds of blocks, and parsers for all but Event, Metadata and LabelList blocks.
+//! The kinds of blocks, and what versions 4 and 5 have otherwise in the ones that are not rows.
 
 use std::fmt;
 
-use nettrace_format::{Cursor, Damage};
-
-use crate::{
-    error::Read,
-    framing::Format,
-    trace::{Thread, Trace, WallTime},
+use nettrace_format::{
+    Cursor, Damage, Trace,
+    v6::{self, SequencePointFlags, ThreadSequence},
 };
+
+use crate::{error::Read, framing::Format};
 
 /// The kind of a block.
 ///
@@ -94,119 +93,31 @@ pub(crate) const V5_TRACE_SIZE: usize = 48;
 /// Parses the content of a Trace block or object. Some values have fixed places in versions 4 and
 /// 5, and are key-values in version 6. They get the keys of version 6.
 pub(crate) fn parse_trace(format: Format, mut cursor: Cursor<'_>) -> Read<Trace> {
-    let mut time = [0_i16; 8];
-    for part in &mut time {
-        *part = cursor.i16()?;
+    if format == Format::V6 {
+        return v6::read_trace(cursor);
     }
-    let [year, month, day_of_week, day, hour, minute, second, millisecond] = time;
-    let sync_time = WallTime { year, month, day_of_week, day, hour, minute, second, millisecond };
-    let sync_ticks = cursor.u64()?;
-    let ticks_per_second = cursor.u64()?;
-    let pointer_size = cursor.u32()?;
-    let mut key_values = Vec::new();
-    match format {
-        Format::V5 => {
-            for key in ["ProcessId", "HardwareThreadCount", "ExpectedCPUSamplingRate"] {
-                key_values.push((key.to_owned(), (cursor.u32()? as i32).to_string()));
-            }
-        }
-        Format::V6 => {
-            let count = cursor.u32()?;
-            for _ in 0..count {
-                key_values.push((cursor.string()?, cursor.string()?));
-            }
-        }
+    let mut trace = v6::read_trace_head(&mut cursor)?;
+    for key in ["ProcessId", "HardwareThreadCount", "ExpectedCPUSamplingRate"] {
+        trace.key_values.push((key.to_owned(), (cursor.u32()? as i32).to_string()));
     }
-    Ok(Trace { sync_time, sync_ticks, ticks_per_second, pointer_size, key_values })
+    Ok(trace)
 }
 
-/// Calls `define` with the row offset and content of each thread in a Thread block of version 6.
-pub(crate) fn parse_threads<E: From<Damage>>(
-    mut cursor: Cursor<'_>,
-    mut define: impl FnMut(u64, Thread) -> Result<(), E>,
-) -> Result<(), E> {
-    while !cursor.is_empty() {
-        let offset = cursor.offset();
-        let size = cursor.u16()?;
-        let mut row = cursor.sub(size.into())?;
-        let mut thread = Thread { index: row.varuint64()?, ..Thread::default() };
-        while !row.is_empty() {
-            match row.u8()? {
-                1 => thread.name = Some(row.string()?),
-                2 => thread.process_id = Some(row.varuint64()?),
-                3 => thread.os_thread_id = Some(row.varuint64()?),
-                4 => thread.key_values.push((row.string()?, row.string()?)),
-                // The size of this part is unknown, but that of the row is known.
-                _ => {
-                    thread.has_unknown_parts = true;
-                    break;
-                }
-            }
-        }
-        define(offset, thread)?;
-    }
-    Ok(())
-}
-
-/// Calls `remove` with the offset, thread index and last sequence number of each entry in a
-/// RemoveThread block of version 6.
-pub(crate) fn parse_removals<E: From<Damage>>(
-    mut cursor: Cursor<'_>,
-    mut remove: impl FnMut(u64, u64, u32) -> Result<(), E>,
-) -> Result<(), E> {
-    while !cursor.is_empty() {
-        let offset = cursor.offset();
-        let index = cursor.varuint64()?;
-        let sequence = cursor.varuint32()?;
-        remove(offset, index, sequence)?;
-    }
-    Ok(())
-}
-
-/// The fixed part of a SequencePoint block. Versions 4 and 5 have no flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SequencePoint {
-    pub(crate) timestamp: u64,
-    /// Whether threads must be defined again after it.
-    pub(crate) flush_threads: bool,
-    /// Whether event types must be defined again after it.
-    pub(crate) flush_metadata: bool,
-}
-
-/// Calls `thread` with the offset, thread index and last sequence number of each entry in a
-/// SequencePoint block. Versions 4 and 5 have OS ids in place of indices.
+/// Reads the timestamp and flags of a SequencePoint block. Calls `thread` with the offset and
+/// content of each entry. Versions 4 and 5 have no flags, and OS ids in place of indices.
 pub(crate) fn parse_sequence_point<E: From<Damage>>(
     format: Format,
     cursor: &mut Cursor<'_>,
-    mut thread: impl FnMut(u64, u64, u32) -> Result<(), E>,
-) -> Result<SequencePoint, E> {
+    mut thread: impl FnMut(u64, ThreadSequence) -> Result<(), E>,
+) -> Result<(u64, SequencePointFlags), E> {
+    if format == Format::V6 {
+        return v6::read_sequence_point(cursor, thread);
+    }
     let timestamp = cursor.u64()?;
-    let flags = if format == Format::V6 { cursor.u32()? } else { 0 };
     let count = cursor.u32()?;
     for _ in 0..count {
         let offset = cursor.offset();
-        let (index, sequence) = match format {
-            Format::V5 => (cursor.u64()?, cursor.u32()?),
-            Format::V6 => (cursor.varuint64()?, cursor.varuint32()?),
-        };
-        thread(offset, index, sequence)?;
+        thread(offset, ThreadSequence { thread: cursor.u64()?, sequence: cursor.u32()? })?;
     }
-    Ok(SequencePoint { timestamp, flush_threads: flags & 1 != 0, flush_metadata: flags & 2 != 0 })
-}
-
-/// Calls `define` with the offset, stack id and address bytes of each stack in a Stack block.
-pub(crate) fn parse_stacks<E: From<Damage>>(
-    cursor: &mut Cursor<'_>,
-    mut define: impl FnMut(u64, u32, &[u8]) -> Result<(), E>,
-) -> Result<(), E> {
-    let first = cursor.u32()?;
-    let count = cursor.u32()?;
-    for i in 0..count {
-        let offset = cursor.offset();
-        let size = cursor.u32()?;
-        let addresses = cursor.bytes(size as usize)?;
-        let id = first.checked_add(i).ok_or(cursor.damage("a stack id does not fit 32 bits"))?;
-        define(offset, id, addresses)?;
-    }
-    Ok(())
+    Ok((timestamp, SequencePointFlags::default()))
 }

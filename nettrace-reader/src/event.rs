@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use nettrace_format::Metadata;
+use nettrace_format::{Metadata, Stack, Thread, Trace};
 
 use crate::{
     labels::{Label, LabelKind, LastLabels},
     rows::Header,
     tables::{Definitions, Slot, Tables, ThreadTotals},
-    trace::{Stack, Thread, Trace},
     value::Fields,
 };
 

@@ -60,7 +60,6 @@ pub use crate::{
     rows::Header,
     sorted::SortedReader,
     tables::{ThreadTotals, TypeTotals},
-    trace::{Stack, Thread, Trace, WallTime},
     typed::{
         EventSource, Events, Guid, Mismatch, Problem, ReadError, ReadEvent, ReadField, Typed,
         Values,
@@ -69,7 +68,7 @@ pub use crate::{
     verify::{Basis, Report, Rule, Violation, verify, verify_with},
 };
 #[doc(inline)]
-pub use nettrace_format::{Field, Metadata, Type};
+pub use nettrace_format::{Field, Metadata, Stack, Thread, Trace, Type, WallTime};
 #[cfg(feature = "derive")]
 #[doc(inline)]
 pub use nettrace_macros::{ReadEvent, ReadField};
@@ -91,7 +90,6 @@ mod rows;
 mod runtime;
 mod sorted;
 mod tables;
-mod trace;
 mod typed;
 mod value;
 mod verify;

@@ -1,6 +1,6 @@
 //! [`Reader`]: events in the order of the stream.
 
-use nettrace_format::{Cursor, Damage, Metadata};
+use nettrace_format::{Cursor, Damage, Metadata, v6};
 
 use crate::{
     block::{self, BlockKind},
@@ -473,30 +473,31 @@ impl<R: Source> Reader<R> {
                     tables.define_metadata(row.offset, metadata).map_err(Stop::Error)
                 })?;
             }
-            BlockKind::Stack => block::parse_stacks(&mut cursor, |offset, id, addresses| {
+            BlockKind::Stack => v6::read_stacks(&mut cursor, |offset, id, addresses| {
                 tables.define_stack(offset, id, addresses).map_err(Stop::Error)
             })?,
             BlockKind::LabelList => labels::parse_label_lists(cursor, |offset, index, list| {
                 tables.define_label_list(offset, index, list).map(drop).map_err(Stop::Error)
             })?,
-            BlockKind::Thread => block::parse_threads(cursor, |offset, thread| {
+            BlockKind::Thread => v6::read_thread_rows(cursor, |offset, thread| {
                 totals.unknown_parts += u64::from(thread.has_unknown_parts);
                 tables.define_thread(offset, thread).map_err(Stop::Error)
             })?,
-            BlockKind::RemoveThread => block::parse_removals(cursor, |offset, index, sequence| {
-                let slot = checkpoint(tables, totals, offset, index, Number::Last(sequence))?;
+            BlockKind::RemoveThread => v6::read_removed_threads(cursor, |offset, last| {
+                let slot =
+                    checkpoint(tables, totals, offset, last.thread, Number::Last(last.sequence))?;
                 if options.keep_thread_totals && !tables.thread(slot).is_repeated() {
                     finished_threads.push(tables.thread(slot).clone());
                     check_kept(offset, finished_threads.len(), options.definitions_limit)?;
                 }
-                tables.remove_thread(index);
+                tables.remove_thread(last.thread);
                 Ok::<_, Stop>(())
             })?,
             BlockKind::SequencePoint => {
-                let point =
-                    block::parse_sequence_point(format, &mut cursor, |offset, index, sequence| {
-                        let number = Number::Bound(sequence);
-                        checkpoint(tables, totals, offset, index, number).map(|_| ())
+                let (_, flags) =
+                    block::parse_sequence_point(format, &mut cursor, |offset, last| {
+                        let number = Number::Bound(last.sequence);
+                        checkpoint(tables, totals, offset, last.thread, number).map(|_| ())
                     })?;
                 let is_later = tables.continues != Continues::NextFile && tables.stream() > 0;
                 if is_later && totals.events == part.first {
@@ -505,11 +506,11 @@ impl<R: Source> Reader<R> {
                     return Ok(Step::LeftOut);
                 }
                 totals.sequence_points += 1;
-                if options.keep_thread_totals && (point.flush_threads || format == Format::V5) {
+                if options.keep_thread_totals && (flags.flush_threads || format == Format::V5) {
                     let kept = finished_threads.len() + tables.live_threads().count();
                     check_kept(head.offset, kept, options.definitions_limit)?;
                 }
-                if options.keep_type_totals && point.flush_metadata {
+                if options.keep_type_totals && flags.flush_metadata {
                     let types = tables.all_metadata().iter();
                     *finished_types_cost += types.map(cost_of_metadata).sum::<usize>();
                     if *finished_types_cost > options.definitions_limit {
@@ -523,8 +524,8 @@ impl<R: Source> Reader<R> {
                     }
                 }
                 return Ok(Step::SequencePoint {
-                    flush_threads: point.flush_threads,
-                    flush_metadata: point.flush_metadata,
+                    flush_threads: flags.flush_threads,
+                    flush_metadata: flags.flush_metadata,
                 });
             }
             BlockKind::Unknown(_) | BlockKind::UnknownObject => totals.unknown_blocks += 1,

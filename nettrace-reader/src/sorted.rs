@@ -15,7 +15,7 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
-use nettrace_format::Metadata;
+use nettrace_format::{Metadata, Trace};
 
 use crate::{
     block::BlockKind,
@@ -26,7 +26,6 @@ use crate::{
     reader::{Reader, Step, Totals},
     rows::Rows,
     tables::{Definitions, Slot, ThreadTotals, TypeTotals, undefined},
-    trace::Trace,
     typed::{EventSource, Events, ReadEvent},
 };
 

@@ -4,7 +4,7 @@ use std::{borrow::Cow, mem::size_of, ops::Range};
 
 pub use crate::tables::numbers::ThreadTotals;
 pub(crate) use crate::tables::{cost::cost_of_metadata, numbers::Number};
-use nettrace_format::Metadata;
+use nettrace_format::{Metadata, Stack, Thread, Trace};
 
 use crate::{
     error::{Error, ErrorKind, Result, Table},
@@ -14,7 +14,6 @@ use crate::{
     options::Dialect,
     runtime,
     tables::{cost::cost_of_thread, label_lists::LabelLists, numbers::Numbering},
-    trace::{Stack, Thread, Trace},
 };
 
 mod cost;
@@ -476,7 +475,7 @@ impl Tables {
     pub(crate) fn stack(&self, definitions: Definitions, id: u32) -> Option<Stack<'_>> {
         let stacks = self.older(definitions).map_or(&self.stacks, |older| &older.stacks);
         let bytes = &stacks.bytes[stacks.places.get(&id)?.clone()];
-        Some(Stack { bytes, pointer_size: self.trace.pointer_size })
+        Some(Stack::new(bytes, self.trace.pointer_size))
     }
 
     pub(crate) fn define_stack(&mut self, offset: u64, id: u32, addresses: &[u8]) -> Result<()> {
@@ -596,7 +595,7 @@ fn duplicate(offset: u64, table: Table, id: u64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::{Dialect, Format, Tables};
-    use crate::trace::{Thread, Trace, WallTime};
+    use nettrace_format::{Thread, Trace, WallTime};
 
     #[test]
     fn threads_that_come_and_go_leave_nothing() {

@@ -2,12 +2,9 @@
 
 use std::{borrow::Cow, fmt, slice};
 
-use nettrace_format::{Cursor, Damage, Field, Metadata, Type};
+use nettrace_format::{Cursor, Damage, Field, Metadata, Type, WallTime};
 
-use crate::{
-    error::{Error, ErrorKind, Read, Result},
-    trace::WallTime,
-};
+use crate::error::{Error, ErrorKind, Read, Result};
 
 /// One value of a payload. Text and bytes are borrowed from the payload where possible.
 ///

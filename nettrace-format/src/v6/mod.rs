@@ -3,16 +3,16 @@
 //! A file is [`stream_header`], [`trace_block`], any number of the other blocks, [`END_OF_STREAM`].
 //! The metadata, thread, stack and label list that a row refers to must be in an earlier block.
 //!
-//! | block | written by |
-//! |---|---|
-//! | Trace | [`trace_block`] |
-//! | Event | [`event_block_header`] and rows by [`RowEncoder`], or [`uncompressed_row`] |
-//! | Metadata | rows by [`metadata_row`] or [`put_metadata_row`], [`metadata_block`] |
-//! | SequencePoint | [`sequence_point`] |
-//! | Stack | [`stack_block`] |
-//! | Thread | rows by [`thread_row`], [`thread_block`] |
-//! | RemoveThread | [`remove_thread_block`] |
-//! | LabelList | [`label_list_block`], or lists by [`put_label`], [`label_rows_block`] |
+//! | block | written by | read by |
+//! |---|---|---|
+//! | Trace | [`trace_block`] | [`read_trace`] |
+//! | Event | [`event_block_header`] and rows by [`RowEncoder`], or [`uncompressed_row`] | [`RowState`] |
+//! | Metadata | rows by [`metadata_row`] or [`put_metadata_row`], [`metadata_block`] | [`read_metadata_rows`] |
+//! | SequencePoint | [`sequence_point`] | [`read_sequence_point`] |
+//! | Stack | [`stack_block`] | [`read_stacks`] |
+//! | Thread | rows by [`thread_row`], [`thread_block`] | [`read_thread_rows`] |
+//! | RemoveThread | [`remove_thread_block`] | [`read_removed_threads`] |
+//! | LabelList | [`label_list_block`], or lists by [`put_label`], [`label_rows_block`] | [`read_label`] |
 //!
 //! # Example
 //!
@@ -128,9 +128,13 @@ pub use crate::{
             change_row, decode_row, relabel_row, uncompressed_row,
         },
         rust_types::RUST_TYPE_KEY,
-        sequence_point::{SequencePointFlags, sequence_point},
-        stack::{stack_block, takes_address},
-        thread::{remove_thread_block, thread_block, thread_row},
-        trace::{more_key_values, put_text, stream_header, trace_block},
+        sequence_point::{SequencePointFlags, read_sequence_point, sequence_point},
+        stack::{read_stacks, stack_block, takes_address},
+        thread::{
+            read_removed_threads, read_thread_rows, remove_thread_block, thread_block, thread_row,
+        },
+        trace::{
+            more_key_values, put_text, read_trace, read_trace_head, stream_header, trace_block,
+        },
     },
 };

@@ -6,9 +6,11 @@
 use alloc::vec::Vec;
 
 use crate::{
-    Damage, FormatError,
-    primitive::{self, MAX_VARUINT64},
-    v6::{BLOCK_HEADER, BlockKind, RowHeader, RowState, ThreadSequence},
+    Cursor, Damage, FormatError,
+    v6::{
+        BLOCK_HEADER, BlockKind, RowHeader, RowState, SequencePointFlags, ThreadSequence,
+        read_removed_threads, read_sequence_point,
+    },
 };
 
 /// The bytes are not what a session writes in version 6.
@@ -158,7 +160,7 @@ pub fn thread_rows(mut body: &[u8]) -> Result<Vec<(u64, &[u8])>, Malformed> {
         // The size does not count itself.
         let len = 2 + usize::from(word16(body, 0)?);
         let (row, after) = body.split_at_checked(len).ok_or(Malformed)?;
-        rows.push((varuint(&mut &row[2..])?, row));
+        rows.push((Cursor::new(&row[2..], 0).varuint64()?, row));
         body = after;
     }
     Ok(rows)
@@ -180,10 +182,12 @@ pub struct Point {
 ///
 /// [`Malformed`]: the block is cut, or ends threads and types as well. Sessions never write that.
 pub fn point(body: &[u8]) -> Result<Point, Malformed> {
-    let timestamp = body.first_chunk().copied().map(u64::from_le_bytes).ok_or(Malformed)?;
-    let (flags, count) = (word32(body, 8)?, word32(body, 12)?);
-    let threads = thread_sequences(body.get(16..).ok_or(Malformed)?)?;
-    if threads.len() != count as usize || flags != 0 {
+    let (mut cursor, mut threads) = (Cursor::new(body, 0), Vec::new());
+    let (timestamp, flags) = read_sequence_point(&mut cursor, |_, thread| {
+        threads.push(thread);
+        Ok::<_, Malformed>(())
+    })?;
+    if !cursor.is_empty() || flags != SequencePointFlags::default() {
         return Err(Malformed);
     }
     Ok(Point { timestamp, threads })
@@ -195,21 +199,13 @@ pub fn point(body: &[u8]) -> Result<Point, Malformed> {
 /// # Errors
 ///
 /// [`Malformed`]: the last one is cut, or a number is too large.
-pub fn thread_sequences(mut bytes: &[u8]) -> Result<Vec<ThreadSequence>, Malformed> {
+pub fn thread_sequences(bytes: &[u8]) -> Result<Vec<ThreadSequence>, Malformed> {
     let mut threads = Vec::new();
-    while !bytes.is_empty() {
-        let thread = varuint(&mut bytes)?;
-        let sequence = varuint(&mut bytes)?.try_into().map_err(|_| Malformed)?;
-        threads.push(ThreadSequence { thread, sequence });
-    }
+    read_removed_threads(Cursor::new(bytes, 0), |_, thread| {
+        threads.push(thread);
+        Ok::<_, Malformed>(())
+    })?;
     Ok(threads)
-}
-
-fn varuint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
-    let mut len = 0;
-    let value = primitive::read_varuint(bytes, &mut len, MAX_VARUINT64).ok_or(Malformed)?;
-    *bytes = &bytes[len..];
-    Ok(value)
 }
 
 /// The 16 bits at a place of a block's body.

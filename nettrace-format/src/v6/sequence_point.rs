@@ -6,8 +6,12 @@ use alloc::vec::Vec;
 use crate::{
     blocks::BlockKind,
     content::ThreadSequence,
+    cursor::{Cursor, Damage},
     error::FormatError,
-    v6::{block::block, thread::thread_sequence},
+    v6::{
+        block::block,
+        thread::{read_thread_sequence, thread_sequence},
+    },
 };
 
 /// What readers forget at a sequence point, besides stacks and label lists.
@@ -59,4 +63,23 @@ pub fn sequence_point(
         }
         Ok(())
     })
+}
+
+/// Reads a sequence point: its timestamp and flags. Calls `thread` with the offset and content of
+/// each entry.
+///
+/// # Errors
+/// [`Damage`] if it is cut or a number is too large, and what `thread` returns.
+pub fn read_sequence_point<E: From<Damage>>(
+    cursor: &mut Cursor<'_>,
+    mut thread: impl FnMut(u64, ThreadSequence) -> Result<(), E>,
+) -> Result<(u64, SequencePointFlags), E> {
+    let timestamp = cursor.u64()?;
+    let bits = cursor.u32()?;
+    let count = cursor.u32()?;
+    for _ in 0..count {
+        thread(cursor.offset(), read_thread_sequence(cursor)?)?;
+    }
+    let flags = SequencePointFlags { flush_threads: bits & 1 != 0, flush_metadata: bits & 2 != 0 };
+    Ok((timestamp, flags))
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::{
     blocks::{BlockKind, MAX_STACK},
+    cursor::{Cursor, Damage},
     error::FormatError,
     v6::block::split,
 };
@@ -48,6 +49,26 @@ pub fn stack_block(
     check_ids(BlockKind::Stack, first_id, stacks.len())?;
     let (rows, ends) = stack_rows(first_id, stacks, pointer_size)?;
     split(BlockKind::Stack, &rows, &ends, |range| id_prefix(first_id, range), out)
+}
+
+/// Calls `define` with the offset, id and addresses of each stack in a Stack block.
+///
+/// # Errors
+/// [`Damage`] if a stack is cut or an id too large, and what `define` returns.
+pub fn read_stacks<'a, E: From<Damage>>(
+    cursor: &mut Cursor<'a>,
+    mut define: impl FnMut(u64, u32, &'a [u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let first = cursor.u32()?;
+    let count = cursor.u32()?;
+    for i in 0..count {
+        let offset = cursor.offset();
+        let size = cursor.u32()?;
+        let addresses = cursor.bytes(size as usize)?;
+        let id = first.checked_add(i).ok_or(cursor.damage("a stack id does not fit 32 bits"))?;
+        define(offset, id, addresses)?;
+    }
+    Ok(())
 }
 
 /// Returns the rows of stack blocks and the end of each. The ids must be valid.

@@ -8,10 +8,18 @@ use alloc::vec::Vec;
 use crate::{
     blocks::BlockKind,
     content::{ThreadInfo, ThreadSequence},
+    cursor::{Cursor, Damage},
     error::FormatError,
     primitive,
+    trace::Thread,
     v6::block::split,
 };
+
+// The kinds of optional parts.
+const NAME: u8 = 1;
+const PROCESS_ID: u8 = 2;
+const THREAD_ID: u8 = 3;
+const KEY_VALUE: u8 = 4;
 
 /// Appends one row of a Thread block: a size of 2 bytes, then at most 65,535 bytes.
 ///
@@ -20,11 +28,6 @@ use crate::{
 ///
 /// [`thread_block`] has an example.
 pub fn thread_row(thread: &ThreadInfo<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
-    const NAME: u8 = 1;
-    const PROCESS_ID: u8 = 2;
-    const THREAD_ID: u8 = 3;
-    const KEY_VALUE: u8 = 4;
-
     let start = out.len();
     out.extend_from_slice(&[0; 2]);
     primitive::varuint(thread.index, out);
@@ -54,11 +57,47 @@ pub fn thread_row(thread: &ThreadInfo<'_>, out: &mut Vec<u8>) -> Result<(), Form
     Ok(())
 }
 
+/// Calls `define` with the offset and content of each row in a Thread block.
+///
+/// # Errors
+/// [`Damage`] if a row is cut, and what `define` returns.
+///
+/// [`thread_block`] has an example.
+pub fn read_thread_rows<E: From<Damage>>(
+    mut cursor: Cursor<'_>,
+    mut define: impl FnMut(u64, Thread) -> Result<(), E>,
+) -> Result<(), E> {
+    while !cursor.is_empty() {
+        let offset = cursor.offset();
+        let size = cursor.u16()?;
+        let mut row = cursor.sub(size.into())?;
+        let mut thread = Thread { index: row.varuint64()?, ..Thread::default() };
+        while !row.is_empty() {
+            match row.u8()? {
+                NAME => thread.name = Some(row.string()?),
+                PROCESS_ID => thread.process_id = Some(row.varuint64()?),
+                THREAD_ID => thread.os_thread_id = Some(row.varuint64()?),
+                KEY_VALUE => thread.key_values.push((row.string()?, row.string()?)),
+                // The size of this part is unknown, but that of the row is known.
+                _ => {
+                    thread.has_unknown_parts = true;
+                    break;
+                }
+            }
+        }
+        define(offset, thread)?;
+    }
+    Ok(())
+}
+
 /// Appends rows of [`thread_row`]. Writes no Thread block without rows, and several if one block
 /// cannot hold them.
 ///
 /// ```
-/// use nettrace_format::v6::{ThreadInfo, thread_block, thread_row};
+/// use nettrace_format::{
+///     Cursor, Damage,
+///     v6::{ThreadInfo, read_thread_rows, thread_block, thread_row},
+/// };
 ///
 /// let main = ThreadInfo {
 ///     index: 1,
@@ -71,7 +110,11 @@ pub fn thread_row(thread: &ThreadInfo<'_>, out: &mut Vec<u8>) -> Result<(), Form
 /// thread_row(&main, &mut rows)?;
 /// thread_block(&rows, &mut out)?;
 /// assert!(out.ends_with(&rows));
-/// # Ok::<(), nettrace_format::FormatError>(())
+/// read_thread_rows(Cursor::new(&rows, 0), |_, thread| {
+///     assert_eq!((thread.index, thread.name.as_deref()), (1, Some("main")));
+///     Ok::<(), Damage>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
@@ -113,10 +156,29 @@ pub fn remove_thread_block(
     split(BlockKind::RemoveThread, &rows, &ends, |_| [], out)
 }
 
+/// Calls `remove` with the offset and content of each entry in a RemoveThread block.
+///
+/// # Errors
+/// [`Damage`] if an entry is cut or a number is too large, and what `remove` returns.
+pub fn read_removed_threads<E: From<Damage>>(
+    mut cursor: Cursor<'_>,
+    mut remove: impl FnMut(u64, ThreadSequence) -> Result<(), E>,
+) -> Result<(), E> {
+    while !cursor.is_empty() {
+        remove(cursor.offset(), read_thread_sequence(&mut cursor)?)?;
+    }
+    Ok(())
+}
+
 /// Appends an entry of a RemoveThread block or a sequence point.
 pub(super) fn thread_sequence(entry: &ThreadSequence, out: &mut Vec<u8>) {
     primitive::varuint(entry.thread, out);
     primitive::varuint(u64::from(entry.sequence), out);
+}
+
+/// Reads such an entry.
+pub(super) fn read_thread_sequence(cursor: &mut Cursor<'_>) -> Result<ThreadSequence, Damage> {
+    Ok(ThreadSequence { thread: cursor.varuint64()?, sequence: cursor.varuint32()? })
 }
 
 /// The ends of rows that begin with a 16-bit size, which does not count itself. A truncated last

@@ -5,8 +5,10 @@ use alloc::vec::Vec;
 use crate::{
     blocks::BlockKind,
     content::TraceInfo,
+    cursor::{Cursor, Damage},
     error::FormatError,
     primitive,
+    trace::{Trace, WallTime},
     v6::{
         block::block,
         read::{Malformed, word32},
@@ -66,6 +68,59 @@ pub fn trace_block(info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Format
             primitive::string(value, out);
         }
         Ok(())
+    })
+}
+
+/// Reads the content of a Trace block.
+///
+/// ```
+/// use nettrace_format::{
+///     Cursor,
+///     v6::{SystemTimeParts, TraceInfo, read, read_trace, trace_block},
+/// };
+///
+/// let info = TraceInfo {
+///     sync_utc: SystemTimeParts::from_unix_millis(0),
+///     sync_ticks: 5_000,
+///     ticks_per_second: 1_000_000_000,
+///     pointer_size: 8,
+///     key_values: &[("ProcessId", "17")],
+/// };
+/// let mut block = Vec::new();
+/// trace_block(&info, &mut block)?;
+/// let block = read::blocks(&block).next().expect("one block")?;
+/// let trace = read_trace(Cursor::new(block.body, 0))?;
+/// assert_eq!((trace.sync_ticks, trace.value("ProcessId")), (5_000, Some("17")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Damage`] if it is cut.
+pub fn read_trace(mut cursor: Cursor<'_>) -> Result<Trace, Damage> {
+    let mut trace = read_trace_head(&mut cursor)?;
+    let count = cursor.u32()?;
+    for _ in 0..count {
+        trace.key_values.push((cursor.string()?, cursor.string()?));
+    }
+    Ok(trace)
+}
+
+/// Reads what all versions begin the description of a trace with: everything but the key-values.
+///
+/// # Errors
+/// [`Damage`] if it is cut.
+pub fn read_trace_head(cursor: &mut Cursor<'_>) -> Result<Trace, Damage> {
+    let mut parts = [0; 8];
+    for part in &mut parts {
+        *part = cursor.i16()?;
+    }
+    let [year, month, day_of_week, day, hour, minute, second, millisecond] = parts;
+    Ok(Trace {
+        sync_time: WallTime { year, month, day_of_week, day, hour, minute, second, millisecond },
+        sync_ticks: cursor.u64()?,
+        ticks_per_second: cursor.u64()?,
+        pointer_size: cursor.u32()?,
+        key_values: Vec::new(),
     })
 }
 

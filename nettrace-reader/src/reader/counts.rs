@@ -1,13 +1,12 @@
 //! What a [`Reader`] knows of the stream so far: facts, definitions and counts.
 
-use nettrace_format::Metadata;
+use nettrace_format::{Metadata, Trace};
 
 use crate::{
     framing::Format,
     input::Source,
     reader::{Reader, type_totals},
     tables::{ThreadTotals, TypeTotals},
-    trace::Trace,
 };
 
 /// The counts of a reader so far.

@@ -1,6 +1,6 @@
 //! [`Item`]: everything in a stream, in its order, for programs that write the stream again.
 
-use nettrace_format::{Cursor, Damage, Metadata};
+use nettrace_format::{Cursor, Damage, Metadata, Stack, Thread, v6};
 
 use crate::{
     block::{self, BlockKind},
@@ -11,7 +11,6 @@ use crate::{
     metadata,
     reader::{Reader, State, Step},
     runtime,
-    trace::{Stack, Thread},
 };
 
 /// One item of a stream. The reader has already noted its definitions, so later events refer to
@@ -27,7 +26,7 @@ use crate::{
 ///     match item {
 ///         Item::Metadata(types) => println!("{} event types", types.len()),
 ///         Item::Event(event) => println!("  event {}", event.metadata().name),
-///         Item::SequencePoint(point) => println!("sequence point at {}", point.timestamp),
+///         Item::SequencePoint(point) => println!("sequence point at {}", timestamp),
 ///         _ => {}
 ///     }
 /// }
@@ -160,7 +159,7 @@ impl<R: Source> Reader<R> {
             }
             BlockKind::Thread => {
                 let mut threads = Vec::new();
-                block::parse_threads(cursor, |_, thread| {
+                v6::read_thread_rows(cursor, |_, thread| {
                     threads.push(thread);
                     Ok::<_, Damage>(())
                 })?;
@@ -168,8 +167,8 @@ impl<R: Source> Reader<R> {
             }
             BlockKind::RemoveThread => {
                 let mut threads = Vec::new();
-                block::parse_removals(cursor, |_, index, sequence| {
-                    threads.push((index, sequence));
+                v6::read_removed_threads(cursor, |_, last| {
+                    threads.push((last.thread, last.sequence));
                     Ok::<_, Damage>(())
                 })?;
                 Item::RemovedThreads(threads)
@@ -178,15 +177,15 @@ impl<R: Source> Reader<R> {
             BlockKind::LabelList => Item::LabelLists(LabelLists::of(cursor)?),
             BlockKind::SequencePoint => {
                 let mut threads = Vec::new();
-                let point =
-                    block::parse_sequence_point(format, &mut cursor, |_, index, number| {
-                        threads.push((index, number));
+                let (timestamp, flags) =
+                    block::parse_sequence_point(format, &mut cursor, |_, last| {
+                        threads.push((last.thread, last.sequence));
                         Ok::<_, Damage>(())
                     })?;
                 Item::SequencePoint(SequencePoint {
-                    timestamp: point.timestamp,
-                    flush_threads: point.flush_threads,
-                    flush_metadata: point.flush_metadata,
+                    timestamp: timestamp,
+                    flush_threads: flags.flush_threads,
+                    flush_metadata: flags.flush_metadata,
                     threads,
                 })
             }
@@ -197,7 +196,7 @@ impl<R: Source> Reader<R> {
     /// The stacks of a block. The tables already have them.
     fn stacks(&self, mut cursor: Cursor<'_>) -> std::result::Result<Vec<(u32, Stack<'_>)>, Damage> {
         let mut ids = Vec::new();
-        block::parse_stacks(&mut cursor, |_, id, _| {
+        v6::read_stacks(&mut cursor, |_, id, _| {
             ids.push(id);
             Ok::<_, Damage>(())
         })?;

@@ -9,7 +9,7 @@
 //!
 //! [`Options::joined`]: crate::Options::joined
 
-use nettrace_format::Cursor;
+use nettrace_format::{Cursor, Trace};
 
 use crate::{
     block::{self, BlockKind},
@@ -17,7 +17,6 @@ use crate::{
     input::Source,
     reader::Reader,
     tables::Continues,
-    trace::Trace,
 };
 
 impl<R: Source> Reader<R> {

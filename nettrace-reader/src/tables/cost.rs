@@ -2,9 +2,9 @@
 
 use std::mem::size_of;
 
-use nettrace_format::{Field, Metadata, Type};
+use nettrace_format::{Field, Metadata, Thread, Type};
 
-use crate::{tables::ThreadTotals, trace::Thread};
+use crate::tables::ThreadTotals;
 
 pub(crate) fn cost_of_metadata(metadata: &Metadata) -> usize {
     size_of::<Metadata>()

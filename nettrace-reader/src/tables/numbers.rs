@@ -1,6 +1,8 @@
 //! The sequence numbers of threads, and the losses that they show.
 
-use crate::{framing::Format, options::Dialect, trace::Thread};
+use nettrace_format::Thread;
+
+use crate::{framing::Format, options::Dialect};
 
 /// The loss that a step back of a thread's numbers counts as. The actual loss is unknown. The
 /// reference reader counts the largest number that it has, too.

@@ -2,10 +2,14 @@
 
 use std::collections::HashMap;
 
-use nettrace_format::{Cursor, Damage, Field, Metadata, Type, types::is_type_code};
+use nettrace_format::{
+    Cursor, Damage, Field, Metadata, Thread, Trace, Type,
+    types::is_type_code,
+    v6::{self, SequencePointFlags},
+};
 
 use crate::{
-    block::{self, BlockKind, SequencePoint},
+    block::{self, BlockKind},
     error::{Error, ErrorKind, Result, Table},
     framing::{BlockHead, Blocks, Format},
     input::Source,
@@ -13,7 +17,6 @@ use crate::{
     options::{Dialect, Options},
     rows::{EventBlock, Header},
     tables::{Number, Slot, Tables},
-    trace::{Thread, Trace},
     value::Fields,
     verify::{
         Report, Rule,
@@ -144,11 +147,11 @@ impl Checker {
                 let Some(metadata) = row.metadata else { return Ok(()) };
                 self.define_metadata(tables, row.offset, metadata)
             }),
-            BlockKind::Thread => block::parse_threads(cursor, |offset, thread| {
+            BlockKind::Thread => v6::read_thread_rows(cursor, |offset, thread| {
                 self.define_thread(tables, offset, thread)
             }),
             BlockKind::Stack => {
-                block::parse_stacks(&mut cursor, |offset, id, addresses| {
+                v6::read_stacks(&mut cursor, |offset, id, addresses| {
                     let pointer = tables.trace.pointer_size.max(1) as usize;
                     if addresses.len() % pointer != 0 {
                         let detail = || format!("stack {id} has {} bytes", addresses.len());
@@ -168,20 +171,20 @@ impl Checker {
                 }
                 Ok(())
             }),
-            BlockKind::RemoveThread => block::parse_removals(cursor, |offset, index, sequence| {
-                self.check_number(tables, offset, index, Number::Last(sequence))?;
-                tables.remove_thread(index);
+            BlockKind::RemoveThread => v6::read_removed_threads(cursor, |offset, last| {
+                self.check_number(tables, offset, last.thread, Number::Last(last.sequence))?;
+                tables.remove_thread(last.thread);
                 tables.forget_removed();
-                self.live.remove(index);
+                self.live.remove(last.thread);
                 Ok(())
             }),
             BlockKind::SequencePoint => {
-                let point =
-                    block::parse_sequence_point(format, &mut cursor, |offset, index, sequence| {
-                        self.check_number(tables, offset, index, Number::Bound(sequence))
+                let (time, flags) =
+                    block::parse_sequence_point(format, &mut cursor, |offset, last| {
+                        self.check_number(tables, offset, last.thread, Number::Bound(last.sequence))
                     })?;
                 self.check_end(format, cursor);
-                self.check_sequence_point(head, point, tables);
+                self.check_sequence_point(head, time, flags, tables);
                 Ok(())
             }
             BlockKind::Trace => {
@@ -305,9 +308,14 @@ impl Checker {
         }
     }
 
-    fn check_sequence_point(&mut self, head: BlockHead, point: SequencePoint, tables: &mut Tables) {
+    fn check_sequence_point(
+        &mut self,
+        head: BlockHead,
+        time: u64,
+        flags: SequencePointFlags,
+        tables: &mut Tables,
+    ) {
         self.log.report.sequence_points += 1;
-        let time = point.timestamp;
         if let Some(last) = self.times.point.filter(|last| time <= *last) {
             self.log.add(head.offset, Rule::PointOrder, || {
                 format!("the sequence point is at {time}, the one before at {last}")
@@ -324,11 +332,11 @@ impl Checker {
             self.live.forget(forgotten.thread.index);
         }
         self.live.pass_point();
-        if point.flush_threads {
+        if flags.flush_threads {
             tables.flush_threads();
             self.live.clear();
         }
-        if point.flush_metadata {
+        if flags.flush_metadata {
             tables.flush_metadata();
             self.event_ids.clear();
             self.sizes.clear();

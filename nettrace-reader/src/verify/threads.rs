@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::trace::Thread;
+use nettrace_format::Thread;
 
 /// The live threads: their last timestamps, and the OS ids in use.
 ///
@@ -107,7 +107,7 @@ impl LiveThreads {
 #[cfg(test)]
 mod tests {
     use super::{Clash, LiveThreads};
-    use crate::trace::Thread;
+    use nettrace_format::Thread;
 
     fn thread(index: u64, id: u64) -> Thread {
         Thread { index, os_thread_id: Some(id), ..Thread::default() }

@@ -1,9 +1,11 @@
 //! The beginning of a stream, which can be moved to a later time.
 
-use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
-use nettrace_reader::{Reader, Trace, WallTime};
+use nettrace_format::{
+    Cursor, Trace, WallTime,
+    v6::{self, BlockKind, SystemTimeParts, TraceInfo},
+};
 
-use crate::tail::blocks::Malformed;
+use crate::tail::blocks::{Malformed, blocks};
 
 /// The beginning of a stream.
 #[derive(Debug)]
@@ -14,13 +16,18 @@ pub(super) struct Header {
 
 impl Header {
     pub(super) fn new(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut whole = bytes.to_vec();
-        whole.extend(v6::END_OF_STREAM);
-        let reader = Reader::new(&whole[..]).map_err(|_| Malformed)?;
-        if reader.major_version() != 6 || reader.trace().ticks_per_second == 0 {
+        let mut start = Vec::new();
+        v6::stream_header(&mut start);
+        let mut blocks = blocks(bytes.strip_prefix(&*start).ok_or(Malformed)?);
+        let block = blocks.next().ok_or(Malformed)??;
+        if !block.is(BlockKind::Trace) || blocks.next().is_some() {
             return Err(Malformed);
         }
-        Ok(Self { len: bytes.len(), trace: reader.trace().clone() })
+        let trace = v6::read_trace(Cursor::new(block.body, 0))?;
+        if trace.ticks_per_second == 0 {
+            return Err(Malformed);
+        }
+        Ok(Self { len: bytes.len(), trace })
     }
 
     /// Nothing in the stream is older.

@@ -1,6 +1,7 @@
-//! The trace as a whole, its threads and stacks.
+//! The trace as a whole, its threads and stacks, as a stream describes them.
 
-use std::fmt;
+use alloc::{string::String, vec::Vec};
+use core::fmt;
 
 /// Facts about the whole trace, from its first block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl Trace {
 /// # Ok::<(), nettrace_reader::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // the names say it all
+#[allow(missing_docs, reason = "the names say it all")]
 pub struct WallTime {
     pub year: i16,
     pub month: i16,
@@ -112,7 +113,7 @@ impl WallTime {
     /// does not matter.
     ///
     /// ```
-    /// use nettrace_reader::WallTime;
+    /// use nettrace_format::WallTime;
     ///
     /// let leap_day = WallTime {
     ///     year: 2024,
@@ -142,7 +143,7 @@ impl WallTime {
     /// not [exist](Self::is_valid).
     ///
     /// ```
-    /// use nettrace_reader::WallTime;
+    /// use nettrace_format::WallTime;
     ///
     /// let time = WallTime::from_file_time(133_484_448_000_000_000).unwrap();
     /// assert_eq!(time.to_file_time(), Some(133_484_448_000_000_000));
@@ -169,7 +170,7 @@ impl WallTime {
     /// Returns `None` after the year 9999.
     ///
     /// ```
-    /// use nettrace_reader::WallTime;
+    /// use nettrace_format::WallTime;
     ///
     /// let time = WallTime::from_file_time(116_444_736_000_000_000).unwrap();
     /// assert_eq!(time.to_string(), "1970-01-01T00:00:00.0000000Z");
@@ -262,11 +263,17 @@ pub struct Thread {
 /// A stack: the addresses of its frames, innermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) pointer_size: u32,
+    bytes: &'a [u8],
+    pointer_size: u32,
 }
 
 impl<'a> Stack<'a> {
+    /// The stack whose addresses are these bytes of a stream, `pointer_size` for each.
+    #[must_use]
+    pub fn new(bytes: &'a [u8], pointer_size: u32) -> Self {
+        Self { bytes, pointer_size }
+    }
+
     /// The addresses as bytes of the stream.
     ///
     /// ```
@@ -305,7 +312,9 @@ impl<'a> Stack<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Stack, Trace, WallTime};
+    use alloc::{string::ToString as _, vec};
+
+    use super::*;
 
     const TIME: WallTime = WallTime {
         year: 2024,
