@@ -30,7 +30,6 @@
 //! ```
 
 mod keys;
-pub mod parts;
 mod payload;
 pub(crate) mod writer;
 
@@ -44,7 +43,7 @@ use alloc::{
 };
 use core::{fmt, hash::Hasher as _, str::FromStr};
 
-use self::{keys::Keys, payload::Again};
+use self::{keys::Keys, payload::PayloadRedaction};
 use crate::{
     payload::Refusal,
     schema::{Field, Type},
@@ -297,7 +296,7 @@ impl Redaction {
 }
 
 fn again(payload: &[u8], fields: &[Chosen], used: &mut Vec<usize>) -> Result<Vec<u8>, Refusal> {
-    let mut again = |date| Again::new(payload, date, used).fields(fields);
+    let mut again = |date| PayloadRedaction::new(payload, date, used).fields(fields);
     // Bytes behind the last field are not copied.
     let short = again(8);
     if !fields.iter().any(|field| has_dates(&field.ty)) {

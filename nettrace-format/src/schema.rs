@@ -64,6 +64,33 @@ impl Metadata {
         self.key_values.iter().rev().find(|(name, _)| name == key).map(|(_, value)| &**value)
     }
 
+    /// The first field of this name: where its value is in every payload, in bytes, and its type.
+    /// `None` if there is none, or values before it vary in size. A date counts eight bytes.
+    ///
+    /// ```
+    /// use nettrace_format::{Field, Metadata, Type};
+    ///
+    /// let fields = vec![
+    ///     Field::new("cents", Type::UInt32),
+    ///     Field::new("customer", Type::Utf16String),
+    ///     Field::new("till", Type::UInt8),
+    /// ];
+    /// let sale = Metadata { fields, ..Metadata::default() };
+    /// assert_eq!(sale.find("customer"), Some((4, &Type::Utf16String)));
+    /// assert_eq!(sale.find("till"), None);
+    /// ```
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<(usize, &Type)> {
+        let mut at = 0;
+        for field in &self.fields {
+            if field.name == name {
+                return Some((at, &field.ty));
+            }
+            at += field.ty.fixed_size()? as usize;
+        }
+        None
+    }
+
     /// The opcode that readers take from the name of a type that states none: 1 if the name ends
     /// with `Start`, 2 if it ends with `Stop`, in capital or small letters. Types of version 4
     /// never state one.

@@ -2,9 +2,9 @@
 //! of sixteen, Booleans of four instead of one, and data of its own for each RelLoc and DataLoc,
 //! which may overlap.
 
-use nettrace_format::{
-    payload::{MAX_PAYLOAD, Refusal},
-    redact::parts::{Located, Parts, put_located},
+use nettrace_format::payload::{
+    Refusal,
+    rewrite::{PayloadRewriter, Rewrite},
 };
 use nettrace_reader::{Field, Type, WallTime};
 
@@ -19,94 +19,37 @@ pub(super) fn again(
     has_long_dates: bool,
     out: &mut Vec<u8>,
 ) -> Result<(), Refusal> {
-    let start = out.len();
-    let source = Parts::new(payload);
-    let mut again = Again { source, start, has_long_dates, located: Vec::new(), size: 0, out };
-    fields.iter().try_for_each(|field| again.ty(&field.ty))?;
-    put_located(&again.located, start, again.out)
+    let mut payload = PayloadRewriter::new(payload, if has_long_dates { 16 } else { 8 });
+    fields.iter().try_for_each(|field| payload.value(&field.ty, &mut Normalized))?;
+    out.extend(payload.finish()?);
+    Ok(())
 }
 
-/// How many elements have bytes to look at.
-fn count_of(element: &Type, count: u16) -> u16 {
-    if element.fixed_size() == Some(0) { 0 } else { count }
-}
+/// Values as sessions write them.
+struct Normalized;
 
-struct Again<'a> {
-    source: Parts<'a>,
-    /// Where the result begins in `out`.
-    start: usize,
-    has_long_dates: bool,
-    located: Vec<Located>,
-    /// The size of all located data.
-    size: usize,
-    out: &'a mut Vec<u8>,
-}
-
-impl Again<'_> {
-    fn ty(&mut self, ty: &Type) -> Result<(), Refusal> {
-        match ty {
-            Type::DateTime if self.has_long_dates => {
-                let parts: [u8; 16] =
-                    self.source.take(16)?.try_into().map_err(|_| Refusal::Malformed)?;
+impl Rewrite for Normalized {
+    fn plain(&mut self, ty: &Type, value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        match (ty, <[u8; 16]>::try_from(value)) {
+            (Type::DateTime, Ok(parts)) => {
                 let time = file_time(&parts).ok_or(Refusal::Malformed)?;
-                self.out.extend_from_slice(&time.to_le_bytes());
+                out.extend_from_slice(&time.to_le_bytes());
             }
-            Type::Object(fields) => fields.iter().try_for_each(|field| self.ty(&field.ty))?,
-            Type::Array(element) => {
-                let count = self.source.count()?;
-                self.out.extend_from_slice(&count.to_le_bytes());
-                self.elements(element, count)?;
-            }
-            Type::FixedArray(element, count) => self.elements(element, *count)?,
-            Type::RelLoc(element) => self.location(element, true)?,
-            Type::DataLoc(element) => self.location(element, false)?,
-            plain => {
-                let value = self.source.plain(plain)?;
-                self.out.extend_from_slice(value);
-                if *plain == Type::Boolean {
-                    self.out.resize(self.out.len() + (4 - value.len()), 0);
-                }
-            }
+            _ => out.extend_from_slice(value),
         }
-        match self.out.len() - self.start + self.size > MAX_PAYLOAD {
-            true => Err(Refusal::PayloadTooLarge),
-            false => Ok(()),
-        }
-    }
-
-    fn elements(&mut self, element: &Type, count: u16) -> Result<(), Refusal> {
-        for _ in 0..count_of(element, count) {
-            self.source.spend()?;
-            self.ty(element)?;
+        if *ty == Type::Boolean {
+            out.resize(out.len() + (4 - value.len()), 0);
         }
         Ok(())
     }
 
-    fn location(&mut self, element: &Type, is_relative: bool) -> Result<(), Refusal> {
-        let at = self.out.len();
-        let (location, data, _) = self.source.location(is_relative)?;
-        self.out.extend_from_slice(location);
-        let mut out = Vec::new();
-        let mut inner = Again {
-            source: Parts { rest: data, ..self.source },
-            start: 0,
-            has_long_dates: self.has_long_dates,
-            located: Vec::new(),
-            size: 0,
-            out: &mut out,
-        };
-        while !inner.source.rest.is_empty() {
-            let before = inner.source.rest.len();
-            inner.ty(element)?;
-            // Nothing of no size has a place here, and nothing that is located itself.
-            if inner.source.rest.len() == before || !inner.located.is_empty() {
-                return Err(Refusal::Malformed);
-            }
-        }
-        self.source.budget = inner.source.budget;
-        self.size += out.len();
-        self.located.push(Located { at, is_relative, data: out });
-        Ok(())
+    fn located<'a>(
+        &mut self,
+        element: &Type,
+        data: &'a [u8],
+        payload: &mut PayloadRewriter<'a>,
+    ) -> Result<Vec<u8>, Refusal> {
+        payload.elements_in(element, data, self)
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`types`](crate::types) describes. [`walk`] reads the values of a payload back, to convert it to
 //! another format.
 
+pub mod rewrite;
 pub mod walk;
 
 pub use nettrace_event::payload::{

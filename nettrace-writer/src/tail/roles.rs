@@ -166,31 +166,12 @@ fn role(of: &Metadata, asked: &[Asked], per_second: u64) -> Option<Role> {
     Some(Role { kind, asks, outcome: outcome(of), per_second })
 }
 
-/// The position of the first field of a name, and its type.
-fn field<'a>(of: &'a Metadata, name: &str) -> Option<(usize, &'a Type)> {
-    let mut at = 0;
-    for field in &of.fields {
-        if field.name == name {
-            return Some((at, &field.ty));
-        }
-        at += match field.ty {
-            Type::Boolean8 | Type::Int8 | Type::UInt8 => 1,
-            Type::Int16 | Type::UInt16 => 2,
-            Type::Boolean | Type::Int32 | Type::UInt32 | Type::Single => 4,
-            Type::Int64 | Type::UInt64 | Type::Double => 8,
-            Type::Guid => 16,
-            _ => return None,
-        };
-    }
-    None
-}
-
 fn duration(of: &Metadata) -> Option<usize> {
-    field(of, "duration").filter(|(_, ty)| **ty == Type::UInt64).map(|(at, _)| at)
+    of.find("duration").filter(|(_, ty)| **ty == Type::UInt64).map(|(at, _)| at)
 }
 
 fn outcome(of: &Metadata) -> Option<(usize, Text)> {
-    let (at, ty) = field(of, "outcome")?;
+    let (at, ty) = of.find("outcome")?;
     let text = match ty {
         Type::Utf8String => Text::Utf8,
         Type::Utf16String => Text::Utf16,
