@@ -15,8 +15,8 @@
 //! damaged, a reader delivers everything before the damage and then returns an [`Error`] with an
 //! offset and a kind.
 //!
-//! What a stream describes (event types, threads and labels) is read by `nettrace-format`, where
-//! the code that writes it stands beside the code that reads it. Tests against bytes written by
+//! What a stream describes (the trace, event types, threads, stacks) is read by `nettrace-format`,
+//! where the code that writes it stands beside the code that reads it. Tests against bytes written by
 //! hand, and against another reader, show that both read the specification rightly.
 //!
 //! ```no_run
