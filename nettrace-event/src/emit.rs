@@ -79,6 +79,14 @@ pub trait Emit: TraceEvent {
 
 impl<T: TraceEvent + ?Sized> Emit for T {}
 
+/// [`Emit::emit`] for an event of any type.
+#[doc(hidden)]
+pub fn emit_dyn(event: &dyn AnyEvent, ty: &'static EventType) {
+    if let Some(word) = NonZero::new(ty.enabled()) {
+        record(event, word, ty);
+    }
+}
+
 /// What an event can be [emitted with](Emit::emit_with). `nettrace-writer` implements it for its
 /// `Origin`.
 pub trait Accompany {

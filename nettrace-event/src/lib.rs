@@ -129,7 +129,7 @@ pub use crate::any_encoder::AnyEncoder;
 pub use crate::field::Cut;
 pub use crate::{
     any_event::AnyEvent,
-    emit::{Accompany, Emit, Unmade, emit_lazy},
+    emit::{Accompany, Emit, Unmade, emit_dyn, emit_lazy},
     encode::PayloadEncoder,
     event::{
         EventType, KERNEL_BIT, LOST_BIT, Made, NOT_REGISTERED, PAYLOADS_VARY, SESSION_BITS,

@@ -102,13 +102,17 @@ fn begin(
     span_type: &Ident,
 ) -> TokenStream {
     let krate = call.krate;
-    let (is_wanted, emit_start) = (call.is_wanted(), call.emit_start());
+    let is_wanted = call.is_wanted();
+    let (begin, start) = match call.ready_start() {
+        Some(start) => (quote!(begin_event), quote!(&#start)),
+        None => (quote!(begin_sampled), call.emit_start()),
+    };
     let idents = later.iter().map(|field| &field.ident);
     let kept = call.kept().map(|_| quote!(__kept: #krate::__traced::Kept::empty()));
     quote! {
         let __new = __Events { #(#idents: ::core::option::Option::None,)* #kept };
         if #is_wanted {
-            #krate::#span_type::begin_sampled(__new, __parent, #sampling, #emit_start)
+            #krate::#span_type::#begin(__new, __parent, #sampling, #start)
         } else {
             #krate::#span_type::off(__new)
         }

@@ -234,6 +234,18 @@ impl SpanEvents<'_> {
         }
     }
 
+    /// The Start, if it is an event and its values need not be made first.
+    pub(crate) fn ready_start(&self) -> Option<TokenStream> {
+        let is_ready =
+            self.mode == Mode::Pair && self.start.iter().all(|field| field.made.is_empty());
+        is_ready.then(|| self.start_event())
+    }
+
+    /// The type of a Stop that tells of nothing but time, outcome and polls.
+    pub(crate) fn plain_stop(&self) -> Option<TokenStream> {
+        (self.mode == Mode::Pair && self.is_plain()).then(|| self.type_at(1))
+    }
+
     /// The Start, of values that are made.
     fn start_event(&self) -> TokenStream {
         let krate = self.krate;
@@ -290,7 +302,24 @@ impl SpanEvents<'_> {
     pub(crate) fn about_start(&self) -> TokenStream {
         let (krate, ty) = (self.krate, self.first_type());
         let is_single = self.mode == Mode::Single;
+        let tells_polls = self.polls;
+        let plain = self.plain_stop().map(|ty| {
+            let plain = if self.is_future { quote!(plain_polled) } else { quote!(plain_stop) };
+            quote! {
+                #[inline]
+                fn #plain() -> ::core::option::Option<&'static #krate::__private::EventType> {
+                    ::core::option::Option::Some(#ty)
+                }
+            }
+        });
         quote! {
+            #plain
+
+            #[inline]
+            fn tells_polls() -> ::core::primitive::bool {
+                #tells_polls
+            }
+
             #[inline]
             fn is_single() -> ::core::primitive::bool {
                 #is_single

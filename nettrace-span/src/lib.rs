@@ -73,9 +73,10 @@ pub use crate::{
 /// spans.
 pub mod frames {
     pub use crate::context::frames::{
-        Above, Begun, Entered, IdBytes, IdList, Ids, Implied, InForce, MARKS, SAMPLED_OUT,
-        Snapshot, activity, close, decode, enter_span, has_no_labels, inherit, is_sampled_out,
-        labels, leave, new_ids, unique, version, with_current, with_span,
+        Above, Begun, Entered, IdBytes, IdList, Ids, Implied, InForce, MARKS, NOBODY_ALIGN,
+        NOBODY_LEN, SAMPLED_OUT, Snapshot, activity, close, current, decode, enter_span,
+        has_no_labels, home, inherit, is_sampled_out, labels, leave, new_ids, nobody, set_current,
+        set_home, unique, version, with_current, with_span,
     };
     #[cfg(feature = "testing")]
     pub use crate::context::frames::{MAX_CAPTURE, captured, enter_capture, span_ids};
@@ -88,7 +89,10 @@ pub mod backend {
         context::NotAcrossAwait,
         ids::after_fork,
         recorder::{LISTENERS, SpanRecorder},
-        span::{Before, Started, set_frequency, set_time_of_day},
+        span::{
+            Before, Open, PlainStop, Started, Until, UsualSpans, begin_usual_with, end_usual_with,
+            set_frequency, set_time_of_day,
+        },
     };
 }
 
@@ -108,9 +112,10 @@ pub mod __traced {
 
     pub use crate::span::{
         call::{
-            AnyReturned, IsResult, NoResult, Returned, Shown, begin, begin_polled, call, end,
-            end_with, stop,
+            AnyReturned, IsResult, NoResult, Returned, Shown, begin, begin_event,
+            begin_event_polled, begin_polled, begin_usual, call, end, end_with, stop,
         },
+        future::WithinSpan,
         kept::{Kept, Value, Values},
     };
 }

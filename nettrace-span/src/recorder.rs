@@ -31,8 +31,6 @@ pub(crate) fn anyone_listens() -> bool {
 /// None of these functions may put anything in force on the thread.
 #[allow(clippy::exhaustive_structs, reason = "one backend makes it")]
 pub struct SpanRecorder {
-    /// Notes that something else is in force on this thread than at its last event.
-    pub changed: fn(),
     /// The [counter](crate::backend::counter) at the thread's last event. `None` if something else
     /// is in force since then, or if the event's time is that of another clock.
     pub last_counter: fn() -> Option<u64>,
@@ -49,8 +47,7 @@ impl SpanRecorder {
     /// Makes this what all spans and contexts of the process ask, from now on. Call it before
     /// [`nettrace_event::Recorder::attach`].
     pub fn attach(&'static self) {
-        // Relaxed: see `look_again`.
-        RECORDER.store(ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
+        RECORDER.set(self);
     }
 }
 
@@ -61,21 +58,41 @@ impl fmt::Debug for SpanRecorder {
 }
 
 static NOBODY: SpanRecorder = SpanRecorder {
-    changed: || {},
     last_counter: || None,
     leave_out: |ty, word| look_again().is_some_and(|recorder| (recorder.leave_out)(ty, word)),
     monotonic: || look_again().map_or(0, |recorder| (recorder.monotonic)()),
     random: || look_again().map_or(0, |recorder| (recorder.random)()),
 };
-static RECORDER: AtomicPtr<SpanRecorder> = AtomicPtr::new((&raw const NOBODY).cast_mut());
+static RECORDER: Attached<SpanRecorder> = Attached::new(&NOBODY);
+
+/// A static that a backend replaces.
+pub(crate) struct Attached<T: 'static>(AtomicPtr<T>);
+
+impl<T: Sync> Attached<T> {
+    pub(crate) const fn new(nobody: &'static T) -> Self {
+        Self(AtomicPtr::new(ptr::from_ref(nobody).cast_mut()))
+    }
+
+    pub(crate) fn set(&self, backend: &'static T) {
+        // Relaxed: see `look_again`.
+        self.0.store(ptr::from_ref(backend).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// What is attached, as far as the thread knows.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> &'static T {
+        // Relaxed: what is attached is never written to. Who finds an old value goes on without a
+        // backend, which leads to `look_again` or to events, or is right for a thread that has
+        // recorded no event yet: it keeps nothing that changes.
+        // SAFETY: P1.
+        unsafe { &*self.0.load(Ordering::Relaxed) }
+    }
+}
 
 /// What is attached, as far as the thread knows.
 #[inline(always)]
 pub(crate) fn recorder() -> &'static SpanRecorder {
-    // Relaxed: a recorder is never written to. An old value leads to `look_again`, or to what is
-    // right for a thread that has recorded no event yet: it keeps nothing that changes.
-    // SAFETY: P1.
-    unsafe { &*RECORDER.load(Ordering::Relaxed) }
+    RECORDER.get()
 }
 
 /// What is attached by now.

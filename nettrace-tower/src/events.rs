@@ -273,6 +273,10 @@ impl Exchange {
 }
 
 impl SpanEvents for Exchange {
+    fn tells_polls() -> bool {
+        false
+    }
+
     fn stop(&mut self, end: &End) {
         let End { duration, outcome, polls, busy, .. } = *end;
         let Self { status, response_bytes, .. } = *self;

@@ -11,6 +11,7 @@ pub(crate) mod sampled_out;
 mod slow;
 #[cfg(feature = "user_events")]
 mod tracepoint;
+mod usual_span;
 
 use std::num::NonZero;
 
@@ -24,6 +25,7 @@ use self::{
     origin::NO_ORIGIN,
     sampled_out::leave_out,
     slow::record_slowly,
+    usual_span::USUAL_SPANS,
 };
 use crate::{
     process::random,
@@ -42,7 +44,6 @@ static RECORDER: Recorder = Recorder { record, register: sessions::register };
 
 /// The same for their spans and contexts.
 static SPAN_RECORDER: SpanRecorder = SpanRecorder {
-    changed: local::labels_changed,
     last_counter: local::last_counter,
     leave_out,
     monotonic: clock::monotonic,
@@ -69,6 +70,7 @@ pub(crate) fn attach() {
     static IS_ATTACHED: AtomicBool = AtomicBool::new(false);
     // Acquire pairs with the release below.
     if !IS_ATTACHED.load(Ordering::Acquire) {
+        USUAL_SPANS.attach();
         SPAN_RECORDER.attach();
         RECORDER.attach();
         IS_ATTACHED.store(true, Ordering::Release);
@@ -151,6 +153,7 @@ fn record_after_change(buffer: &ThreadBuffer, event: &dyn AnyEvent, ty: &'static
         return record_or_move_on(buffer, event, ty);
     }
     local::make_current(buffer);
+    local::make_home(buffer);
     if place_now(buffer, event, ty).is_none() {
         record_or_move_on(buffer, event, ty);
     }

@@ -36,6 +36,25 @@ impl Spec<'_> {
         // The block yields what the function returns. If that is a future, so it was before.
         let allow =
             self.output.may_be_future().then(|| quote!(#[allow(clippy::async_yields_async)]));
+        if let Some(begin) = self.begin_in_place(&span) {
+            let result = local("__result");
+            let outcome = quote! {
+                |__output: &_| {
+                    use #krate::__traced::AnyReturned as _;
+                    #krate::__traced::Returned(__output).outcome()
+                }
+            };
+            // The result has a name, because the future borrows the span, which is dropped before
+            // the value of a last expression would be.
+            return quote! {
+                #begin
+                #allow
+                let #future = #inner;
+                let #result =
+                    #krate::__traced::WithinSpan::new(#future, &mut #span, #outcome).await;
+                #result
+            };
+        }
         quote! {
             let #span = #begin;
             #allow

@@ -249,25 +249,27 @@ impl<'a> Spec<'a> {
     /// An expression for a span that has begun, or a statement that begins the span of a call.
     fn begin(&self, guard: Guard<'_>) -> TokenStream {
         let Self { call, parent, enabled_if, sample, .. } = self;
+        let is_usual = parent.is_none() && sample.is_none();
         let krate = call.krate;
         let (declaration, span_type) = (call.declaration(), self.span_type());
         let (is_wanted, emit_start) = (call.is_wanted(), call.emit_start());
         let kept = call.kept().map(|_| quote!(__kept: #krate::__traced::Kept::empty()));
         let events = quote!(__Span { #kept });
-        let current = quote!(#krate::Parent::Current);
-        let parent = parent.as_ref().unwrap_or(&current);
-        let sampling = match sample {
-            None => quote!(::core::option::Option::None),
-            Some(sample) => {
-                let sampling = start_and_stop::sampling(krate, sample);
-                quote!(::core::option::Option::Some(#sampling))
-            }
+        let (parent, sampling) = self.parent_and_sampling();
+        let ready = call.ready_start();
+        let (begin, start) = match &ready {
+            Some(start) => (quote!(begin_event), start),
+            None => (quote!(begin), &emit_start),
         };
         let given = quote!(#parent, #sampling, #emit_start);
+        let given_start = quote!(#parent, #sampling, #start);
         let off = Some(quote!(else { #krate::Span::off(#events) }));
         let (begun, otherwise) = match guard {
+            Guard::Call(place) if ready.is_some() && is_usual => {
+                (quote!(#krate::__traced::begin_usual(&mut #place, || #events, #start)), None)
+            }
             Guard::Call(place) => {
-                (quote!(#krate::__traced::begin(&mut #place, || #events, #given)), None)
+                (quote!(#krate::__traced::#begin(&mut #place, || #events, #given_start)), None)
             }
             Guard::Here => (quote!(#krate::__traced::begin_polled(#events, #given)), off),
             Guard::Later => (quote!(#krate::Span::begin_sampled(#events, #given)), off),
@@ -288,6 +290,47 @@ impl<'a> Spec<'a> {
                 #begun
             } #otherwise
         })
+    }
+
+    /// The statements that begin the span of a future where it stays, if its Start exists already
+    /// and its Stop tells of nothing but time, outcome and polls.
+    fn begin_in_place(&self, place: &Ident) -> Option<TokenStream> {
+        let call = &self.call;
+        let krate = call.krate;
+        let (start, _) = call.ready_start().zip(call.plain_stop())?;
+        let tells_result = self.ret.is_some() || self.err.is_some();
+        if self.enabled_if.is_some() || tells_result || self.output.is_never() {
+            return None;
+        }
+        let (declaration, span_type) = (call.declaration(), self.span_type());
+        let (is_wanted, (parent, sampling)) = (call.is_wanted(), self.parent_and_sampling());
+        Some(quote! {
+            let mut #place;
+            {
+                #declaration
+
+                #span_type
+
+                #place = #krate::PolledSpan::off(__Span {});
+                if #is_wanted {
+                    #krate::__traced::begin_event_polled(&mut #place, #parent, #sampling, #start)
+                }
+            }
+        })
+    }
+
+    /// Where the span begins, and what decides whether it is recorded, as arguments.
+    fn parent_and_sampling(&self) -> (TokenStream, TokenStream) {
+        let krate = self.call.krate;
+        let parent = self.parent.clone().unwrap_or_else(|| quote!(#krate::Parent::Current));
+        let sampling = match &self.sample {
+            None => quote!(::core::option::Option::None),
+            Some(sample) => {
+                let sampling = start_and_stop::sampling(krate, sample);
+                quote!(::core::option::Option::Some(#sampling))
+            }
+        };
+        (parent, sampling)
     }
 
     /// The type of the span's events, `__Span`.

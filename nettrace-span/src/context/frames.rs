@@ -11,6 +11,7 @@
 
 mod begin;
 pub(crate) mod captured;
+mod here;
 mod in_force;
 mod list;
 mod order;
@@ -28,18 +29,23 @@ use std::{
 
 use nettrace_event::{Label, trace_context::TraceState};
 
-pub(crate) use self::begin::{begin_sampled_out, begin_span};
 pub use self::captured::{MARKS, inherit};
 #[cfg(feature = "testing")]
 pub use self::captured::{MAX_CAPTURE, captured, enter_capture, span_ids};
 pub use self::{
     begin::{Above, Begun, new_ids},
+    here::{NOBODY_ALIGN, NOBODY_LEN, current, home, nobody, set_current, set_home},
     in_force::{InForce, activity, with_current, with_span},
     list::decode,
     span_ids::{IdBytes, IdList, Ids, Implied, SAMPLED_OUT, labels},
 };
+pub(crate) use self::{
+    begin::{begin_plain, begin_sampled_out, begin_span},
+    here::Here,
+};
 use self::{
     captured::CAPTURED,
+    here::INNERMOST,
     list::{List, is_id, replaces, replaces_encoded},
     span_ids::{MAX_ID_BYTES, id_list},
 };
@@ -47,7 +53,6 @@ use self::{
 use super::labels::LabelError;
 use crate::{
     ids::{self, Block, Secret},
-    recorder::recorder,
     sync::{Ordering, compiler_fence},
 };
 
@@ -56,16 +61,20 @@ use crate::{
 pub const MAX_LABEL_BYTES: usize = 2_048;
 
 /// What a scope puts in force.
+///
+/// In this order, so that what is written by different stores and read soon after is not side by
+/// side: one load of both would wait for the stores.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 struct Frame {
     /// A number for this frame, which tells it from others that stood in its place.
     serial: u64,
+    /// The span. Its ids are labels, unless `has_ids`.
+    ids: Option<Ids>,
     /// A number for this content. A thread uses a number for one content only, so that it can tell
     /// whether its buffers have what is in force. With the bit [`SAMPLED_OUT`] if that holds, and
     /// with the bits of a [capture](captured).
     version: u64,
-    /// The span. Its ids are labels, unless `has_ids`.
-    ids: Option<Ids>,
     /// Whether the labels have ids of their own, which are in force instead of the span's.
     has_ids: bool,
     /// Where the labels are.
@@ -121,7 +130,8 @@ impl From<&Begun> for Snapshot {
     }
 }
 
-/// The frames of a thread.
+/// The frames of a thread. In this order for the same reason as those of a [`Frame`].
+#[repr(C)]
 struct Frames {
     /// The bottom, which puts nothing in force, the frames, the innermost last, and frames that are
     /// free. Those have no `state`. A frame is written where it stays, because it is large. Before
@@ -129,16 +139,18 @@ struct Frames {
     frames: Vec<Frame>,
     /// Where the innermost frame is. 0: nothing is in force.
     depth: usize,
-    /// The labels of all frames, and room for those of the next one.
-    bytes: Vec<u8>,
+    block: Block,
     /// The last frame's number.
     last: u64,
-    block: Block,
+    /// The labels of all frames, and room for those of the next one.
+    bytes: Vec<u8>,
 }
 
 /// Destructors of other thread locals may run later, and end a span that the thread was in.
 impl Drop for Frames {
     fn drop(&mut self) {
+        // First: see H2 of `here`.
+        INNERMOST.with(|innermost| innermost.frames.set(std::ptr::null()));
         match self.innermost() {
             Some(Frame { ids: Some(ids), start, end, .. }) if start == end => LAST.set(Some(*ids)),
             _ => set_innermost(0, 0),
@@ -158,6 +170,13 @@ impl Entered {
     /// Nothing was entered.
     pub(crate) const NOTHING: Self = Self { depth: 0, serial: 0 };
 
+    /// Notes that it has ended.
+    #[inline(always)]
+    pub(crate) fn forget(&mut self) {
+        // Its number may stay, which is one store less.
+        self.depth = 0;
+    }
+
     /// Whether something was entered.
     #[inline]
     pub(crate) fn is_something(&self) -> bool {
@@ -165,15 +184,7 @@ impl Entered {
     }
 }
 
-/// What is known of the innermost frame without borrowing the frames. Both are 0 if there is none.
-struct Innermost {
-    version: Cell<u64>,
-    serial: Cell<u64>,
-}
-
 thread_local! {
-    static INNERMOST: Innermost =
-        const { Innermost { version: Cell::new(0), serial: Cell::new(0) } };
     /// The span that was in force when the frames were destroyed, if no labels were.
     static LAST: Cell<Option<Ids>> = const { Cell::new(None) };
     static FRAMES: RefCell<Frames> = const {
@@ -204,23 +215,7 @@ pub fn is_sampled_out() -> bool {
 #[inline(always)]
 fn set_innermost(serial: u64, version: u64) {
     // The values are moved: a closure with references to them would stand out of line.
-    let old = INNERMOST.with(move |innermost| {
-        innermost.serial.set(serial);
-        innermost.version.replace(version)
-    });
-    if old != version {
-        (recorder().changed)();
-    }
-}
-
-/// [`set_innermost`] for a version that is another one.
-#[inline(always)]
-fn change_innermost(serial: u64, version: u64) {
-    INNERMOST.with(move |innermost| {
-        innermost.serial.set(serial);
-        innermost.version.set(version);
-    });
-    (recorder().changed)();
+    INNERMOST.with(move |innermost| innermost.set(serial, version));
 }
 
 /// Whether a scope is the innermost one.
@@ -418,8 +413,7 @@ impl Frames {
                 }
                 let (serial, version) = (outer.serial, outer.version);
                 self.depth = depth;
-                // Something else is in force, with hardly any exception.
-                change_innermost(serial, version);
+                set_innermost(serial, version);
             }
             _ => if_outer(self, entered),
         }

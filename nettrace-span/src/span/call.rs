@@ -4,11 +4,12 @@ use std::{convert::Infallible, fmt, marker::PhantomData, mem};
 
 use nettrace_event::{
     Emit as _, EventType, FieldType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding,
+    payload::{Encoded, NetTraceEncoder, SliceBuffer},
 };
 
 use super::{
-    End, EnteredSpan, Outcome, Parent, Sampling, Span, SpanEvents,
-    engine::{self, Until},
+    Elapsed, End, EnteredSpan, Outcome, Parent, PolledSpan, Sampling, Span, SpanEvents,
+    engine::{self, Until, usual_spans},
 };
 
 /// Begins the span of a call where it stays: it is large. Whatever moved it would read what has
@@ -30,6 +31,47 @@ pub fn begin<E: SpanEvents>(
     }
 }
 
+/// [`begin`] for a span whose Start is an event that exists already.
+#[inline(never)]
+pub fn begin_event<E: SpanEvents, S: TraceEvent>(
+    place: &mut Option<EnteredSpan<E>>,
+    events: impl FnOnce() -> E,
+    parent: Parent<'_>,
+    sampling: Option<Sampling>,
+    start: S,
+) {
+    // It is nothing, and the code that would drop it is not needed.
+    mem::forget(place.replace(EnteredSpan::off(events())));
+    if let Some(EnteredSpan { span, .. }) = place {
+        span.begin_event_here(parent, sampling, Until::Return, &start);
+    }
+}
+
+/// [`begin_event`] in the span in force, without sampling of its own.
+#[inline(never)]
+pub fn begin_usual<E: SpanEvents, S: TraceEvent>(
+    place: &mut Option<EnteredSpan<E>>,
+    events: impl FnOnce() -> E,
+    start: S,
+) {
+    // As in `begin`.
+    mem::forget(place.replace(EnteredSpan::off(events())));
+    if let Some(EnteredSpan { span, .. }) = place {
+        (usual_spans().begin)(&mut span.open, &start, start.event_type(), Until::Return);
+    }
+}
+
+/// [`begin_event`] for a span of a future that is polled next, where it stays.
+#[inline]
+pub fn begin_event_polled<E: SpanEvents, S: TraceEvent>(
+    span: &mut PolledSpan<E>,
+    parent: Parent<'_>,
+    sampling: Option<Sampling>,
+    start: S,
+) {
+    span.span.begin_event_here(parent, sampling, Until::Poll, &start);
+}
+
 /// Begins a span of a future that is polled next. It is in force here until then.
 #[inline]
 pub fn begin_polled<E: SpanEvents>(
@@ -47,6 +89,9 @@ pub fn begin_polled<E: SpanEvents>(
 #[inline]
 pub fn end<E: SpanEvents>(place: &mut Option<EnteredSpan<E>>, outcome: Outcome) {
     if let Some(EnteredSpan { span, .. }) = place {
+        if let Some(ty) = E::plain_stop() {
+            return (usual_spans().end)(&mut span.open, Some(outcome), ty, 0, Elapsed::ZERO);
+        }
         engine::end(&mut span.open, Some(outcome), None, &mut span.events);
     }
 }
@@ -78,30 +123,48 @@ impl<E: SpanEvents, F: FnOnce(&mut E, End)> SpanEvents for Returning<'_, E, F> {
 /// Records a Stop that tells of nothing but the time and the outcome, and of polls if there may be
 /// some. The types of such events have the same fields.
 pub fn stop(ty: &'static EventType, end: &End, has_polls: bool) {
-    PlainStop { ty, end, has_polls }.emit();
+    let (duration, outcome, polls, busy) = (end.duration, end.outcome, end.polls, end.busy);
+    PlainStop { ty, duration, outcome, has_polls, polls, busy }.emit();
 }
 
-struct PlainStop<'a> {
-    ty: &'static EventType,
-    end: &'a End,
-    has_polls: bool,
+/// A Stop that tells of nothing but time, outcome and polls.
+#[derive(Debug)]
+pub struct PlainStop {
+    pub(super) ty: &'static EventType,
+    pub(super) duration: Elapsed,
+    pub(super) outcome: Outcome,
+    pub(super) has_polls: bool,
+    pub(super) polls: u32,
+    pub(super) busy: Elapsed,
 }
 
-impl TraceEvent for PlainStop<'_> {
+impl PlainStop {
+    /// Does what [`AnyEvent::encode_into`](nettrace_event::AnyEvent::encode_into) does, in line.
+    #[inline(always)]
+    pub fn encode_in_line(&self, room: &mut [u8], counter: u64) -> Encoded {
+        let mut encoder = NetTraceEncoder::new(SliceBuffer::new(room)).at(counter);
+        self.encode(&mut encoder);
+        encoder.into_buffer().finish()
+    }
+}
+
+impl TraceEvent for PlainStop {
     fn event_types() -> &'static [&'static EventType] {
         &[]
     }
 
+    #[inline]
     fn event_type(&self) -> &'static EventType {
         self.ty
     }
 
+    #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        self.end.duration.encode_field(encoder);
-        self.end.outcome.encode_field(encoder);
+        self.duration.encode_field(encoder);
+        self.outcome.encode_field(encoder);
         if self.has_polls {
-            encoder.u32(self.end.polls);
-            self.end.busy.encode_field(encoder);
+            encoder.u32(self.polls);
+            self.busy.encode_field(encoder);
         }
     }
 }

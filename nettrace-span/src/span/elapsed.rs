@@ -191,6 +191,16 @@ impl Busy {
         *self = Self(mark(poll.0) | units & !MARKS);
     }
 
+    /// [`add`](Self::add) if all is by the counter. Returns `false` if it is not.
+    #[inline(always)]
+    pub(crate) fn add_counted(&mut self, poll: Started) -> bool {
+        if (self.0 | poll.0) & MARKS != 0 {
+            return false;
+        }
+        self.0 = self.0.wrapping_add(clock::counter().saturating_sub(poll.0)) & !MARKS;
+        true
+    }
+
     /// The time until now.
     #[inline(always)]
     pub(crate) fn total(self) -> Elapsed {
@@ -325,7 +335,6 @@ mod tests {
 
     /// For the monotonic clock alone.
     static RECORDER: SpanRecorder = SpanRecorder {
-        changed: || {},
         last_counter: || None,
         leave_out: |_, _| false,
         monotonic: || BEGIN.elapsed().as_nanos() as u64,

@@ -5,6 +5,7 @@
 //!
 //! | function | what it does |
 //! |---|---|
+//! | [`begin_event`] | does what the next two do, with the Start in between |
 //! | [`begin`] | makes ids, puts the span in force, and says whether its Start comes next |
 //! | [`has_started`] | takes the time after the Start |
 //! | [`enter`], [`before_polls`] | put the span in force |
@@ -14,16 +15,22 @@
 //! | [`context`], [`trace_context`] | what others need to be within the span |
 //!
 //! Their arguments are plain: an [`Open`], a [`How`], types of events, `&mut dyn`.
+//!
+//! Most spans begin and end by the short way of [`usual`].
 
-use std::mem;
+mod usual;
 
-use nettrace_event::{EventType, trace_context::TraceContext};
+use std::mem::{self, ManuallyDrop};
 
+use nettrace_event::{AnyEvent, EventType, emit_dyn, trace_context::TraceContext};
+
+pub(super) use self::usual::usual_spans;
+pub use self::usual::{UsualSpans, begin_usual_with, end_usual_with};
 use super::{Elapsed, End, Outcome, Parent, Sampling, SpanEvents, Started, elapsed::Busy};
 use crate::{
     context::{
         Context,
-        frames::{self, Above, Begun, Entered},
+        frames::{self, Above, Begun, Entered, Here},
     },
     recorder::recorder,
     sync::thread,
@@ -31,7 +38,7 @@ use crate::{
 
 /// A span, if it is open: somebody listened when it began, and it has not ended.
 #[derive(Debug)]
-pub(super) struct Open(Option<Active>);
+pub struct Open(Option<Active>);
 
 #[derive(Debug)]
 struct Active {
@@ -42,8 +49,9 @@ struct Active {
     started: Started,
     /// Whether the thread was unwinding when the span was entered.
     was_panicking: bool,
-    /// Whether it is the span of a call, which ends what it has forgotten.
-    is_call: bool,
+    /// Whether what is left within it ends with it: a call or a poll has forgotten that. A guard
+    /// may be dropped before others.
+    ends_all: bool,
     /// How it ends, if somebody has said so.
     outcome: Option<Outcome>,
 }
@@ -64,7 +72,7 @@ pub(super) struct How<'a> {
 
 /// Until when a span is in force that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
+pub enum Until {
     /// Its Start is recorded.
     Start,
     /// Its first poll has ended, which comes next.
@@ -81,11 +89,21 @@ impl Until {
     fn is_end(self) -> bool {
         matches!(self, Self::End | Self::Return)
     }
+
+    /// See [`Active::ends_all`].
+    #[inline(always)]
+    fn ends_all(self) -> bool {
+        matches!(self, Self::Poll | Self::Return)
+    }
 }
 
 impl Open {
-    /// A span that nobody listens to.
-    pub(super) const OFF: Self = Self(None);
+    /// A span that nobody listens to. No constant, all of whose bytes would be copied: the mark
+    /// alone is written.
+    #[inline(always)]
+    pub(super) fn off() -> Self {
+        Self(None)
+    }
 
     /// Whether the span is open.
     #[inline]
@@ -110,7 +128,8 @@ impl Open {
     /// Ends the scope of a span, and what is within it.
     fn close(&mut self) {
         if let Some(Active { entered, .. }) = &mut self.0 {
-            frames::close(&mem::replace(entered, Entered::NOTHING));
+            frames::close(entered);
+            entered.forget();
         }
     }
 
@@ -127,7 +146,7 @@ impl Active {
     #[inline]
     fn new(begun: Begun, was_panicking: bool) -> Self {
         let (entered, started) = (Entered::NOTHING, Started::NEVER);
-        Self { begun, entered, started, was_panicking, is_call: false, outcome: None }
+        Self { begun, entered, started, was_panicking, ends_all: false, outcome: None }
     }
 
     /// Puts the span in force, if it is not. Whatever is within it ends.
@@ -135,6 +154,16 @@ impl Active {
     fn put_in_force(&mut self) {
         if !frames::return_to(&self.entered) {
             self.entered = frames::enter_span(&self.begun);
+        }
+    }
+
+    /// Makes the span's scope the innermost one, if it has not ended.
+    #[inline]
+    fn return_or_raise(&mut self) -> bool {
+        if self.ends_all {
+            frames::return_to(&self.entered)
+        } else {
+            frames::raise(&mut self.entered)
         }
     }
 
@@ -157,12 +186,26 @@ struct Inside<'a> {
 }
 
 impl Drop for Inside<'_> {
-    #[inline]
+    #[cold]
     fn drop(&mut self) {
         self.open.close();
         if self.ends {
             self.open.0 = None;
         }
+    }
+}
+
+/// Begins a span that is off, and records its Start, which exists already.
+#[inline(never)]
+pub(super) fn begin_event(
+    open: &mut Open,
+    how: &How<'_>,
+    start: &dyn AnyEvent,
+    ty: &'static EventType,
+) {
+    if begin(open, how) {
+        emit_dyn(start, ty);
+        has_started(open, how);
     }
 }
 
@@ -185,7 +228,7 @@ pub(super) fn begin(open: &mut Open, how: &How<'_>) -> bool {
     };
     frames::begin_span(&above, |begun| &mut open.put(Active::new(begun, was_panicking)).entered);
     let Some(active) = &mut open.0 else { return true };
-    active.is_call = how.until == Until::Return;
+    active.ends_all = how.until.ends_all();
     if how.sampling.is_some() || active.begun.is_undecided() {
         return decide(open, how);
     }
@@ -247,8 +290,7 @@ pub(super) fn enter(open: &mut Open) {
 
 /// Ends a span, unless it has ended: puts it in force, records its Stop, and leaves its scope.
 ///
-/// What was entered within it and has not ended is in force again then, because a guard may be
-/// dropped before others. If it is the span of a call, that ends too: the call has forgotten it.
+/// If it is a guard, what was entered within it and has not ended is in force again then.
 /// Without an `outcome`, it is what somebody has said, or else what it seems to be. If a poll has
 /// unwound, it is [`Outcome::Panicked`] in any case.
 ///
@@ -262,11 +304,7 @@ pub(super) fn end(
 ) {
     let inside = Inside { open, ends: true };
     let Some(active) = &mut inside.open.0 else { return };
-    let is_innermost = if active.is_call {
-        frames::return_to(&active.entered)
-    } else {
-        frames::raise(&mut active.entered)
-    };
+    let is_innermost = active.return_or_raise();
     if active.begun.is_recorded() {
         if !is_innermost {
             active.entered = frames::enter_span(&active.begun);
@@ -284,6 +322,7 @@ pub(super) fn end(
 }
 
 /// The outcome of a span that ends now, if nobody has said what it is.
+#[inline(always)]
 fn outcome_now(active: &Active) -> Outcome {
     let has_panicked = thread::panicking() && !active.was_panicking;
     if has_panicked { Outcome::Panicked } else { Outcome::Ok }
@@ -360,9 +399,96 @@ pub(super) trait Polled {
 }
 
 /// Polls with the span in force, counts the poll and its time, and ends the span if that is the
-/// last one. After the end of the span, this only polls.
+/// last one. After the end of the span, this only polls. `tells` says whether the events are told
+/// of polls, and `plain` is the type of a Stop that tells of nothing but time, outcome and polls.
+///
+/// This is the usual poll, without anything that is rare.
 #[inline(never)]
-pub(super) fn poll(open: &mut Open, polls: &mut Polls, polled: &mut dyn Polled) {
+pub(super) fn poll(
+    open: &mut Open,
+    polls: &mut Polls,
+    polled: &mut dyn Polled,
+    tells: bool,
+    plain: Option<&'static EventType>,
+) {
+    let (Some(active), Some(here)) = (&mut open.0, Here::get()) else {
+        return poll_unusually(open, polls, polled, tells);
+    };
+    if tells || !active.begun.is_recorded() || active.begun.state.is_some() {
+        return poll_unusually(open, polls, polled, tells);
+    }
+    let began = if active.entered.is_something() {
+        // It began just now: see `poll_unusually`.
+        active.started
+    } else {
+        let Some(entered) = here.enter_again(active.begun.number) else {
+            return poll_unusually(open, polls, polled, tells);
+        };
+        active.entered = entered;
+        Started::now()
+    };
+    polls.count = polls.count.saturating_add(1);
+    polls.is_polled = true;
+    let unwinding = Unwinding { open, polls, began };
+    let outcome = polled.poll();
+    let mut unwinding = ManuallyDrop::new(unwinding);
+    let Unwinding { open, polls, .. } = &mut *unwinding;
+    let Some(active) = &mut open.0 else { return };
+    if outcome.is_none() && polls.busy.add_counted(began) {
+        if here.leave(&active.entered) {
+            active.entered.forget();
+            polls.is_polled = false;
+            return;
+        }
+    } else if outcome.is_none() {
+        polls.busy.add(began);
+    } else if let Some(ty) = plain {
+        polls.is_polled = false;
+        let busy = polls.busy.total_with(began);
+        return (usual_spans().end)(open, outcome, ty, polls.count, busy);
+    }
+    after_poll(open, polls, polled, began, outcome);
+}
+
+/// Counts the time of a poll that unwinds, and leaves the span's scope.
+struct Unwinding<'a> {
+    open: &'a mut Open,
+    polls: &'a mut Polls,
+    began: Started,
+}
+
+impl Drop for Unwinding<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.polls.busy.add(self.began);
+        self.open.close();
+    }
+}
+
+/// What comes after a poll that is counted: ends what was forgotten in it, and the span if the poll
+/// has an outcome.
+#[inline(never)]
+fn after_poll(
+    open: &mut Open,
+    polls: &mut Polls,
+    polled: &mut dyn Polled,
+    began: Started,
+    outcome: Option<Outcome>,
+) {
+    let inside = Inside { open, ends: outcome.is_some() };
+    let Some(active) = &mut inside.open.0 else { return };
+    active.put_in_force();
+    polls.is_polled = false;
+    let end = |outcome| active.end(outcome, polls.count, polls.busy.total_with(began));
+    if let Some(end) = outcome.and_then(end) {
+        polled.stop(&end);
+    }
+}
+
+/// [`poll`] for a span whose events are told of polls, or that is sampled out, has ended or is not
+/// where it was at the last poll.
+#[inline(never)]
+fn poll_unusually(open: &mut Open, polls: &mut Polls, polled: &mut dyn Polled, tells: bool) {
     let mut inside = Inside { open, ends: false };
     let Some(active) = &mut inside.open.0 else {
         polled.poll();
@@ -378,7 +504,9 @@ pub(super) fn poll(open: &mut Open, polls: &mut Polls, polled: &mut dyn Polled) 
     }
     polls.count = polls.count.saturating_add(1);
     polls.is_polled = true;
-    polled.resume();
+    if tells {
+        polled.resume();
+    }
     // A span that began just now has the time of its Start, and one that ends now has that of its
     // Stop. So a future that is ready at once reads no clock besides its events.
     let began = if is_here { active.started } else { Started::now() };
@@ -389,7 +517,9 @@ pub(super) fn poll(open: &mut Open, polls: &mut Polls, polled: &mut dyn Polled) 
         Some(_) => mem::forget(counted),
     }
     active.put_in_force();
-    polled.suspend();
+    if tells {
+        polled.suspend();
+    }
     polls.is_polled = false;
     if let Some(outcome) = outcome {
         inside.ends = true;

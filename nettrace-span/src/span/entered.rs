@@ -6,6 +6,8 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
+use nettrace_event::TraceEvent;
+
 use super::{
     Outcome, Parent, Sampling, Span, SpanEvents,
     engine::{self, Until},
@@ -52,6 +54,20 @@ impl<E: SpanEvents> EnteredSpan<E> {
     ) -> Self {
         let mut span = Self::off(events);
         span.span.begin_here(parent, sampling, Until::End, start);
+        span
+    }
+
+    /// As [`Span::begin_event`]. Enters the span, too.
+    #[doc(hidden)]
+    #[inline]
+    pub fn begin_event(
+        events: E,
+        parent: Parent<'_>,
+        sampling: Option<Sampling>,
+        start: &impl TraceEvent,
+    ) -> Self {
+        let mut span = Self::off(events);
+        span.span.begin_event_here(parent, sampling, Until::End, start);
         span
     }
 

@@ -44,6 +44,37 @@ pub trait SpanEvents {
         None
     }
 
+    /// The type of a Stop that tells of nothing but the time and the outcome: then
+    /// [`stop`](Self::stop) need not be called.
+    #[inline]
+    #[must_use]
+    fn plain_stop() -> Option<&'static EventType>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// The same of a Stop that tells of polls, too.
+    #[inline]
+    #[must_use]
+    fn plain_polled() -> Option<&'static EventType>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Whether [`resume`](Self::resume) and [`suspend`](Self::suspend) do anything.
+    #[inline]
+    #[must_use]
+    fn tells_polls() -> bool
+    where
+        Self: Sized,
+    {
+        true
+    }
+
     /// Records the Stop. The span is in force.
     fn stop(&mut self, end: &End);
 

@@ -90,3 +90,77 @@ impl<F: Future, E: SpanEvents, R> fmt::Debug for InSpan<F, E, R> {
         f.debug_struct("InSpan").field("span", &self.span).finish_non_exhaustive()
     }
 }
+
+pin_project! {
+    /// [`InSpan`] for a span that is elsewhere, so that it is not moved once it has begun, and
+    /// whose Stop tells of nothing but time, outcome and polls. `outcome` says how the span ends
+    /// from what the future returns. For the code of `#[traced]`.
+    #[must_use = "a future does nothing unless it is polled"]
+    pub struct WithinSpan<'a, F, E, O>
+    where
+        F: Future,
+        E: SpanEvents,
+    {
+        span: &'a mut PolledSpan<E>,
+        outcome: O,
+        #[pin]
+        future: Option<F>,
+    }
+
+    impl<F, E, O> PinnedDrop for WithinSpan<'_, F, E, O>
+    where
+        F: Future,
+        E: SpanEvents,
+    {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            if this.span.span.open.is_open() {
+                this.span.within(|| this.future.set(None));
+            }
+        }
+    }
+}
+
+impl<'a, F, E, O> WithinSpan<'a, F, E, O>
+where
+    F: Future,
+    E: SpanEvents,
+    O: FnMut(&F::Output) -> Outcome,
+{
+    /// A future whose span has begun, if somebody listens.
+    #[inline]
+    pub fn new(future: F, span: &'a mut PolledSpan<E>, outcome: O) -> Self {
+        Self { span, outcome, future: Some(future) }
+    }
+}
+
+impl<F, E, O> Future for WithinSpan<'_, F, E, O>
+where
+    F: Future,
+    E: SpanEvents,
+    O: FnMut(&F::Output) -> Outcome,
+{
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let Some(mut future) = this.future.as_pin_mut() else { return Poll::Pending };
+        let outcome = this.outcome;
+        let mut result = Poll::Pending;
+        this.span.poll_plainly(|| {
+            result = future.as_mut().poll(cx);
+            match &result {
+                Poll::Ready(output) => Some(outcome(output)),
+                Poll::Pending => None,
+            }
+        });
+        result
+    }
+}
+
+impl<F: Future, E: SpanEvents, O> fmt::Debug for WithinSpan<'_, F, E, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WithinSpan").finish_non_exhaustive()
+    }
+}

@@ -23,19 +23,32 @@
 //! events. The code of a traced function asks `__traced::is_wanted`, and then it goes through
 //! these:
 //!
-//! 1. `__traced::begin` ([`call`]) puts a span that is off where it stays.
-//! 2. `Span::begin_here` passes on how it begins, and records the Start in between.
+//! 1. `__traced::begin_usual` ([`call`]) puts a span that is off where it stays, and calls the
+//!    backend's function for the begin of [usual spans](engine::UsualSpans).
+//! 2. `begin_usual_with`, in that function, makes the ids, puts them in force, and has the Start
+//!    recorded with them.
+//! 3. The span's `drop`, or `__traced::end` if the result is known, calls the backend's function
+//!    for the end.
+//! 4. `end_usual_with`, in that function, says what the Stop tells, has it recorded, and leaves the
+//!    scope.
+//!
+//! Whatever is not usual takes more of them: a span that is sampled, has another parent, or one
+//! event; values that must be made; a thread's first event.
+//!
+//! 1. `__traced::begin`, or `begin_event` if the Start exists already, passes on how it begins.
+//! 2. `Span::begin_here` records the Start in between.
 //! 3. `engine::begin` counts a span that is sampled out, and begins any other.
 //! 4. `frames::begin_span` makes the ids and puts them in force.
 //! 5. `engine::has_started` takes the time of the Start.
-//! 6. The span's `drop`, or `__traced::end` if the result is known, ends it:
+//! 6. The span's `drop`, or `__traced::end`, ends it:
 //! 7. `engine::end` says what the Stop tells, and leaves the scope. In between it calls the method
 //!    `stop` that the macro has written.
 //! 8. `__traced::stop` records a Stop that tells of nothing but the time, the outcome and polls.
 //!
-//! An async function has `__traced::begin_polled` and [`InSpan`] in place of the first, and
-//! `engine::poll` in place of the seventh. The Start and the Stop are events like others: the ids
-//! come into the chunk with the first event after a change of what is in force.
+//! An async function begins its span where it stays (`__traced::begin_event_polled`), and
+//! [`WithinSpan`](future::WithinSpan) borrows it; `engine::poll` polls. If the span is not usual,
+//! it has `__traced::begin_polled` and [`InSpan`]. The Start and the Stop are events like others:
+//! the ids come into the chunk with the first event after a change of what is in force.
 
 pub(crate) mod call;
 mod derived;
@@ -43,7 +56,7 @@ mod elapsed;
 mod engine;
 mod entered;
 mod events;
-mod future;
+pub(crate) mod future;
 mod future_ext;
 pub(crate) mod kept;
 mod outcome;
@@ -55,13 +68,14 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use nettrace_event::trace_context::TraceContext;
+use nettrace_event::{TraceEvent, trace_context::TraceContext};
 
-use self::engine::{How, Open, Until};
+use self::engine::{How, usual_spans};
 pub use self::{
+    call::PlainStop,
     derived::TraceSpan,
     elapsed::{Elapsed, StartTime, Started, set_frequency, set_time_of_day},
-    engine::Before,
+    engine::{Before, Open, Until, UsualSpans, begin_usual_with, end_usual_with},
     entered::EnteredSpan,
     events::{End, SpanEvents},
     future::InSpan,
@@ -107,7 +121,7 @@ impl<E: SpanEvents> Span<E> {
     #[doc(hidden)]
     #[inline]
     pub fn off(events: E) -> Self {
-        Self { open: ManuallyDrop::new(Open::OFF), events }
+        Self { open: ManuallyDrop::new(Open::off()), events }
     }
 
     /// Begins a span. If it is a root, `sampling` decides whether it is recorded; `None` decides
@@ -122,6 +136,20 @@ impl<E: SpanEvents> Span<E> {
     ) -> Self {
         let mut span = Self::off(events);
         span.begin_here(parent, sampling, Until::Start, start);
+        span
+    }
+
+    /// As [`begin_sampled`](Self::begin_sampled), for a Start that is an event that exists already.
+    #[doc(hidden)]
+    #[inline]
+    pub fn begin_event(
+        events: E,
+        parent: Parent<'_>,
+        sampling: Option<Sampling>,
+        start: &impl TraceEvent,
+    ) -> Self {
+        let mut span = Self::off(events);
+        span.begin_event_here(parent, sampling, Until::Start, start);
         span
     }
 
@@ -140,6 +168,23 @@ impl<E: SpanEvents> Span<E> {
             start(&mut self.events);
             engine::has_started(&mut self.open, &how);
         }
+    }
+
+    /// [`begin_here`](Self::begin_here) for a span whose Start is an event that exists already.
+    #[inline]
+    fn begin_event_here(
+        &mut self,
+        parent: Parent<'_>,
+        sampling: Option<Sampling>,
+        until: Until,
+        start: &impl TraceEvent,
+    ) {
+        let ty = start.event_type();
+        if let (Parent::Current, None) = (&parent, &sampling) {
+            return (usual_spans().begin)(&mut self.open, start, ty, until);
+        }
+        let how = How { parent, sampling, first: Some(ty), is_single: false, until };
+        engine::begin_event(&mut self.open, &how, start, ty);
     }
 
     /// Whether the span is recorded: somebody listened when it began, and it is not sampled out.
@@ -174,7 +219,12 @@ impl<E: SpanEvents> Drop for Span<E> {
     #[inline]
     fn drop(&mut self) {
         if self.open.is_open() {
-            engine::end(&mut self.open, None, None, &mut self.events);
+            match E::plain_stop() {
+                Some(ty) => {
+                    (usual_spans().end)(&mut self.open, None, ty, 0, Elapsed::ZERO);
+                }
+                None => engine::end(&mut self.open, None, None, &mut self.events),
+            }
         }
     }
 }

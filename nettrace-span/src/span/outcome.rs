@@ -47,20 +47,40 @@ impl TraceField for Outcome {
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
-        // The compiler knows each text, and makes a few stores of it. The usual one comes first.
-        if let Self::Ok = self {
-            return <str as TraceField>::encode_field("ok", encoder);
-        }
-        unusual();
         match self {
-            Self::Cancelled => <str as TraceField>::encode_field("cancelled", encoder),
-            Self::Panicked => <str as TraceField>::encode_field("panicked", encoder),
-            _ => <str as TraceField>::encode_field("err", encoder),
+            // The usual one as the bytes that it becomes: two stores.
+            Self::Ok if E::TAKES_PAYLOADS => encoder.payload(b"\x02\0o\0k\0"),
+            Self::Ok => <str as TraceField>::encode_field("ok", encoder),
+            _ => self.encode_unusual(encoder),
         }
     }
 }
 
-/// Keeps the compiler from making one table of a usual case and of those that come after this.
-#[cold]
-#[inline(never)]
-fn unusual() {}
+impl Outcome {
+    #[cold]
+    #[inline(never)]
+    fn encode_unusual<E: PayloadEncoder>(self, encoder: &mut E) {
+        <str as TraceField>::encode_field(self.as_str(), encoder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nettrace_event::payload::{NetTraceEncoder, VecBuffer};
+
+    use super::{Outcome, TraceField};
+
+    #[test]
+    fn an_outcome_is_encoded_as_its_text() {
+        for outcome in [Outcome::Ok, Outcome::Err, Outcome::Cancelled, Outcome::Panicked] {
+            let encoded = |field: &dyn Fn(&mut NetTraceEncoder<VecBuffer>)| {
+                let mut encoder = NetTraceEncoder::new(VecBuffer::new());
+                field(&mut encoder);
+                encoder.into_buffer().bytes
+            };
+            let text = <str as TraceField>::encode_field::<NetTraceEncoder<VecBuffer>>;
+            let text = encoded(&|encoder| text(outcome.as_str(), encoder));
+            assert_eq!(encoded(&|encoder| outcome.encode_field(encoder)), text);
+        }
+    }
+}

@@ -21,7 +21,7 @@ use super::{
 /// Dereferences to the span's events, where fields are that become known later.
 #[must_use = "the span ends when this is dropped"]
 pub struct PolledSpan<E: SpanEvents> {
-    span: Span<E>,
+    pub(super) span: Span<E>,
     polls: Polls,
 }
 
@@ -83,9 +83,17 @@ impl<E: SpanEvents> PolledSpan<E> {
         let Span { open, events } = span;
         let (f, result) = (Some(f), None);
         let mut polled = PolledBy { events, f, outcome: Some(outcome), stop: Some(stop), result };
-        engine::poll(open, polls, &mut polled);
+        engine::poll(open, polls, &mut polled, E::tells_polls(), None);
         let Some(result) = polled.result else { unreachable!("it is polled once") };
         result
+    }
+
+    /// As [`poll`](Self::poll), for a span whose Stop is [`SpanEvents::plain_polled`].
+    #[inline]
+    pub(super) fn poll_plainly(&mut self, f: impl FnMut() -> Option<Outcome>) {
+        let Self { span: Span { open, events }, polls } = self;
+        let mut polled = PolledPlainly { events, f };
+        engine::poll(open, polls, &mut polled, E::tells_polls(), E::plain_polled());
     }
 
     /// Calls `f` with the span in force, and does not count it as a poll: for what comes before the
@@ -106,6 +114,31 @@ impl<E: SpanEvents> PolledSpan<E> {
         if open.is_recorded() {
             engine::end(open, Some(outcome), Some(polls), events);
         }
+    }
+}
+
+/// What [`PolledSpan::poll_plainly`] is given.
+struct PolledPlainly<'a, E, F> {
+    events: &'a mut E,
+    f: F,
+}
+
+impl<E: SpanEvents, F: FnMut() -> Option<Outcome>> Polled for PolledPlainly<'_, E, F> {
+    fn resume(&mut self) {
+        self.events.resume();
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Option<Outcome> {
+        (self.f)()
+    }
+
+    fn suspend(&mut self) {
+        self.events.suspend();
+    }
+
+    fn stop(&mut self, end: &End) {
+        self.events.stop(end);
     }
 }
 
@@ -148,7 +181,9 @@ where
 impl<E: SpanEvents> Drop for PolledSpan<E> {
     #[inline]
     fn drop(&mut self) {
-        self.end(Outcome::Cancelled);
+        if self.span.open.is_open() {
+            self.end(Outcome::Cancelled);
+        }
     }
 }
 

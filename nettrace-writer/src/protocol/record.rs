@@ -330,6 +330,10 @@ pub(crate) struct Record {
     waits: AtomicBool,
 }
 
+/// As `nettrace_span::frames::nobody` has it.
+#[cfg(not(nettrace_loom))]
+const _: () = assert!(offset_of!(Record, busy) == 0);
+
 impl Record {
     /// Where `pos`, `own`, `nested`, `start` and `before` are.
     #[cfg(not(nettrace_loom))]

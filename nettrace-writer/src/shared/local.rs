@@ -8,7 +8,8 @@
 //!
 //! One of the thread's buffers is its *current* one: that of the last event that went to a single
 //! session. The next event for that session finds it by a load and a comparison. A change of labels
-//! leaves the thread without a current buffer. So the labels of the current buffer's next row are
+//! leaves the thread without a current buffer, so the pointer is where labels change: in the crate
+//! of spans. So the labels of the current buffer's next row are
 //! always those in force, and the fast path need not check.
 //!
 //! Invariants:
@@ -16,22 +17,21 @@
 //! - L1: a slot is null or holds one strong reference of a `BufferRef` (by
 //!   `into_raw`). Only its own thread reads or writes it. The thread gives the reference back
 //!   only in [`detach`], which delays that, and when it ends.
-//! - L2: [`CURRENT`] points to [`NOBODY`] or to a buffer that is in a slot, except within [`take`].
-//!   There the buffer is in the hands of `take`, which clears `CURRENT` before it passes the buffer
-//!   on. Only its own thread reads or writes it.
+//! - L2: [`frames::current`] and [`frames::home`] point to [`nobody`] or to a buffer that is in a
+//!   slot, except within [`take`]. There the buffer is in the hands of `take`, which clears both
+//!   before it passes the buffer on. Only this module sets them otherwise, and only for its own
+//!   thread.
 #![allow(
     unsafe_code,
     reason = "L1, L2: raw pointers, because thread locals with destructors are not always there"
 )]
 
-use std::{
-    cell::Cell,
-    num::NonZero,
-    ptr::{self, NonNull},
-    sync::Arc,
-};
+use std::{cell::Cell, num::NonZero, ptr, sync::Arc};
 
 use nettrace_event::{EventType, SESSION_BITS};
+use nettrace_span::frames;
+#[cfg(not(nettrace_loom))]
+use nettrace_span::frames::{NOBODY_ALIGN, NOBODY_LEN};
 
 use crate::{
     process::thread::ThreadRef,
@@ -76,29 +76,26 @@ const SLOTS: usize = (SESSION_BITS as usize + 1).next_power_of_two();
 
 struct ExitGuard;
 
-/// Stands for a buffer of no session: its word is 0, and it is always busy, so that no event begins
-/// there.
-static NOBODY: Nobody = Nobody(BUSY, [0; size_of::<Record>() - BUSY.len()]);
-
-/// What [`Record::busy`](Record) is then, which comes first.
-const BUSY: [u8; 4] = 1_u32.to_ne_bytes();
-
-#[repr(C, align(128))]
-struct Nobody([u8; BUSY.len()], [u8; size_of::<Record>() - BUSY.len()]);
-
+/// [`frames::nobody`]: stands for a buffer of no session. Its word is 0, and it is always busy, so
+/// that no event begins there.
 #[inline(always)]
-const fn nobody() -> NonNull<ThreadBuffer> {
-    const { assert!(align_of::<Nobody>() == align_of::<ThreadBuffer>()) };
-    match NonNull::new((&raw const NOBODY).cast_mut()) {
-        Some(nobody) => nobody.cast(),
-        None => unreachable!(),
-    }
+fn nobody() -> *const ThreadBuffer {
+    frames::nobody().cast()
+}
+
+#[cfg(not(nettrace_loom))]
+const _: () =
+    assert!(size_of::<Record>() <= NOBODY_LEN && align_of::<ThreadBuffer>() <= NOBODY_ALIGN);
+
+/// The thread's current buffer, or [`nobody`].
+#[inline(always)]
+fn current_pointer() -> *const ThreadBuffer {
+    frames::current().cast()
 }
 
 thread_local! {
     static BUFFERS: [Cell<*const ThreadBuffer>; SLOTS] =
         const { [const { Cell::new(ptr::null()) }; SLOTS] };
-    static CURRENT: Cell<NonNull<ThreadBuffer>> = const { Cell::new(nobody()) };
     /// The thread is taking locks of this crate: a signal handler that emits now must not take
     /// them.
     static HOLDS_LOCKS: Cell<bool> = const { Cell::new(false) };
@@ -133,10 +130,24 @@ pub(crate) fn buffer_of<'a>(word: u32) -> Option<&'a ThreadBuffer> {
 /// The reference is valid as for [`buffer`].
 #[inline]
 pub(crate) fn current<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
-    let pointer = CURRENT.with(Cell::get).as_ptr();
-    // SAFETY: L2: in bounds of a buffer, or of `NOBODY`, which is as large as a buffer's record.
+    of_word(current_pointer(), word)
+}
+
+/// The buffer that the thread used last, whether it is the current one or not, if it belongs to the
+/// one session that a word names.
+///
+/// The reference is valid as for [`buffer`].
+#[inline(always)]
+pub(crate) fn home<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
+    of_word(frames::home().cast(), word)
+}
+
+/// What a pointer points to that L2 speaks of, if it is the buffer that a word names.
+#[inline(always)]
+fn of_word<'a>(pointer: *const ThreadBuffer, word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
+    // SAFETY: L2: in bounds of a buffer, or of `nobody`, which is as large as a buffer's record.
     let of = unsafe { &raw const (*pointer).record.word };
-    // SAFETY: L2: the field of a buffer never changes, and those bytes of `NOBODY` are 0.
+    // SAFETY: L2: the field of a buffer never changes, and those bytes of `nobody` are 0.
     let is_wanted = unsafe { of.read() } == word.get();
     // SAFETY: L2: a word that is not 0 is that of a buffer.
     is_wanted.then(|| unsafe { &*pointer })
@@ -148,10 +159,10 @@ pub(crate) fn current<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
 /// The reference is valid as for [`buffer`].
 #[inline(always)]
 pub(crate) fn begin_current<'a>(ty: &EventType) -> Option<&'a ThreadBuffer> {
-    let pointer = CURRENT.with(Cell::get).as_ptr();
-    // SAFETY: L2, as in `current`.
+    let pointer = current_pointer();
+    // SAFETY: L2, as in `of_word`.
     let of = unsafe { &raw const (*pointer).record.word };
-    // SAFETY: L2, as in `current`.
+    // SAFETY: L2, as in `of_word`.
     if unsafe { of.read() } != ty.enabled() {
         return None;
     }
@@ -161,7 +172,7 @@ pub(crate) fn begin_current<'a>(ty: &EventType) -> Option<&'a ThreadBuffer> {
     if !unsafe { Record::is_idle_and_usual(record) } {
         return None;
     }
-    // SAFETY: L2: `NOBODY` is busy, so this is a buffer.
+    // SAFETY: L2: `nobody` is busy, so this is a buffer.
     let buffer = unsafe { &*pointer };
     buffer.record.begin_idle();
     Some(buffer)
@@ -171,8 +182,15 @@ pub(crate) fn begin_current<'a>(ty: &EventType) -> Option<&'a ThreadBuffer> {
 /// force.
 #[inline(always)]
 pub(crate) fn make_current(buffer: &ThreadBuffer) {
-    // Not `set`, which the compiler does not always inline.
-    CURRENT.with(|current| current.set(NonNull::from(buffer)));
+    // SAFETY: L2.
+    unsafe { frames::set_current(ptr::from_ref(buffer).cast()) };
+}
+
+/// Makes a buffer that is in a slot the one for the Starts of spans.
+#[inline(always)]
+pub(crate) fn make_home(buffer: &ThreadBuffer) {
+    // SAFETY: L2.
+    unsafe { frames::set_home(ptr::from_ref(buffer).cast()) };
 }
 
 /// Leaves the thread without a current buffer, because its labels have changed.
@@ -180,19 +198,25 @@ pub(crate) fn make_current(buffer: &ThreadBuffer) {
 pub(crate) fn labels_changed() {
     // After the change: a signal handler that emits in between may make a buffer the current one.
     compiler_fence(Ordering::SeqCst);
-    CURRENT.with(|current| current.set(nobody()));
+    clear_current();
+}
+
+#[inline(always)]
+fn clear_current() {
+    // SAFETY: it is `nobody`.
+    unsafe { frames::set_current(frames::nobody()) };
 }
 
 /// The processor's counter at the thread's last event, if that event went to the current buffer and
 /// its time is the counter's. There is none after [`labels_changed`].
 #[inline(always)]
 pub(crate) fn last_counter() -> Option<u64> {
-    let pointer = CURRENT.with(Cell::get);
-    if pointer == nobody() {
+    let pointer = current_pointer();
+    if ptr::eq(pointer, nobody()) {
         return None;
     }
     // SAFETY: L2.
-    let record = unsafe { &pointer.as_ref().record };
+    let record = unsafe { &(*pointer).record };
     (record.mode() == 0).then(|| record.ts())
 }
 
@@ -319,8 +343,12 @@ fn take(slot: u32) -> Option<BufferRef> {
     // In this order, because a signal handler that emits in between would make the buffer in the
     // slot the current one again.
     compiler_fence(Ordering::SeqCst);
-    if ptr::eq(CURRENT.get().as_ptr(), pointer) {
-        CURRENT.set(nobody());
+    if ptr::eq(current_pointer(), pointer) {
+        clear_current();
+    }
+    if ptr::eq(frames::home().cast(), pointer) {
+        // SAFETY: it is `nobody`.
+        unsafe { frames::set_home(frames::nobody()) };
     }
     compiler_fence(Ordering::SeqCst);
     reclaim(pointer)

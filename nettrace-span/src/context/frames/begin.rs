@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nettrace_event::trace_context::{SpanId, TraceFlags, TraceState};
 
 use super::{
-    Block, Entered, Frame, Frames, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,
+    Block, Entered, Frame, Frames, Here, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,
     captured::{CAPTURED, inherit, is_captured},
     span_ids::{OPEN, OUT},
     with_frames,
@@ -141,6 +141,31 @@ pub(crate) fn begin_span<'a>(above: &Above<'_>, put: impl FnOnce(Begun) -> &'a m
     if let (Err(_), Some(put)) = (begun, put) {
         put(begin_nowhere(above));
     }
+}
+
+/// [`begin_span`] in the span in force, if nothing else is, and it has nothing that is rare:
+/// `tracestate`, or a decision that is still to be made. `put` gets the ids, the number and the
+/// scope. Returns the first two.
+#[inline(always)]
+pub(crate) fn begin_plain(here: Here, put: impl FnOnce(&Ids, u64, Entered)) -> Option<(Ids, u64)> {
+    let mut frames = here.frames()?;
+    let frames = &mut *frames;
+    let [outer, next, ..] = frames.frames.get_mut(frames.depth..)? else { return None };
+    let is_marked = outer.ids.as_ref().is_some_and(Ids::is_marked);
+    if outer.start != outer.end || outer.state.is_some() || is_marked {
+        return None;
+    }
+    let secret = Secret::get();
+    let (span, number) = new_id(&mut frames.block, secret);
+    let number = inherit(number);
+    let ids = match outer.ids {
+        Some(parent) => Ids { span, related: Some(parent.span), ..parent },
+        None => Ids::of_root(span, secret),
+    };
+    next.set(frames.last + 1, number, Some(ids), false, outer.start..outer.start, None);
+    let entered = here.enter_next(frames, number);
+    put(&ids, number, entered);
+    Some((ids, number))
 }
 
 /// Makes ids for a span, and puts nothing in force. Whoever calls this has
