@@ -125,6 +125,17 @@ impl Open {
         self.0.insert(active)
     }
 
+    /// Opens a span that is off, in the span in force, which is sampled out. It adds nothing here,
+    /// so a guard needs no span.
+    #[inline(always)]
+    fn put_sampled_out(&mut self, until: Until) {
+        if !until.is_end() {
+            if let Some(begun) = frames::begin_sampled_out() {
+                self.put(Active::new(begun, false));
+            }
+        }
+    }
+
     /// Ends the scope of a span, and what is within it.
     fn close(&mut self) {
         if let Some(Active { entered, .. }) = &mut self.0 {
@@ -185,6 +196,23 @@ struct Inside<'a> {
     ends: bool,
 }
 
+impl Inside<'_> {
+    /// Does what dropping this does, in line, where nothing unwinds.
+    #[inline(always)]
+    fn leave(self, here: Option<Here>) {
+        let mut inside = ManuallyDrop::new(self);
+        if let Some(active) = &mut inside.open.0 {
+            if !here.is_some_and(|here| here.leave(&active.entered)) {
+                frames::close(&active.entered);
+            }
+            active.entered.forget();
+        }
+        if inside.ends {
+            inside.open.0 = None;
+        }
+    }
+}
+
 impl Drop for Inside<'_> {
     #[cold]
     fn drop(&mut self) {
@@ -239,11 +267,7 @@ pub(super) fn begin(open: &mut Open, how: &How<'_>) -> bool {
 #[cold]
 #[inline(never)]
 fn begin_sampled_out(open: &mut Open, how: &How<'_>) -> bool {
-    if !how.until.is_end() {
-        if let Some(begun) = frames::begin_sampled_out() {
-            open.put(Active::new(begun, false));
-        }
-    }
+    open.put_sampled_out(how.until);
     !is_counted(how)
 }
 
@@ -414,8 +438,11 @@ pub(super) fn poll(
     let (Some(active), Some(here)) = (&mut open.0, Here::get()) else {
         return poll_unusually(open, polls, polled, tells);
     };
-    if tells || !active.begun.is_recorded() || active.begun.state.is_some() {
+    if tells || active.begun.state.is_some() {
         return poll_unusually(open, polls, polled, tells);
+    }
+    if !active.begun.is_recorded() {
+        return poll_sampled_out(open, here, polled);
     }
     let began = if active.entered.is_something() {
         // It began just now: see `poll_unusually`.
@@ -448,6 +475,21 @@ pub(super) fn poll(
         return (usual_spans().end)(open, outcome, ty, polls.count, busy);
     }
     after_poll(open, polls, polled, began, outcome);
+}
+
+/// [`poll`] for a span that is sampled out and has no `tracestate`.
+#[inline(never)]
+fn poll_sampled_out(open: &mut Open, here: Here, polled: &mut dyn Polled) {
+    let inside = Inside { open, ends: false };
+    let Some(active) = &mut inside.open.0 else { return };
+    if !active.entered.is_something() {
+        match here.enter_again(active.begun.number) {
+            Some(entered) => active.entered = entered,
+            None => active.put_in_force(),
+        }
+    }
+    polled.poll();
+    inside.leave(Some(here));
 }
 
 /// Counts the time of a poll that unwinds, and leaves the span's scope.

@@ -103,6 +103,7 @@ pin_project! {
     {
         span: &'a mut PolledSpan<E>,
         outcome: O,
+        // `None` once it is ready.
         #[pin]
         future: Option<F>,
     }
@@ -114,7 +115,7 @@ pin_project! {
     {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
-            if this.span.span.open.is_open() {
+            if this.future.is_some() && this.span.span.open.is_open() {
                 this.span.within(|| this.future.set(None));
             }
         }
@@ -145,15 +146,14 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let Some(mut future) = this.future.as_pin_mut() else { return Poll::Pending };
-        let outcome = this.outcome;
+        let (mut future, outcome) = (this.future, this.outcome);
         let mut result = Poll::Pending;
         this.span.poll_plainly(|| {
-            result = future.as_mut().poll(cx);
-            match &result {
-                Poll::Ready(output) => Some(outcome(output)),
-                Poll::Pending => None,
-            }
+            result = future.as_mut().as_pin_mut()?.poll(cx);
+            let Poll::Ready(output) = &result else { return None };
+            // Here, where the span is in force.
+            future.set(None);
+            Some(outcome(output))
         });
         result
     }

@@ -7,17 +7,14 @@
 //! one function of its own, and attaches these functions. Whatever is not usual goes the way of any
 //! other span.
 
-use std::{
-    fmt,
-    mem::{self, ManuallyDrop},
-};
+use std::{fmt, mem};
 
 use nettrace_event::{AnyEvent, EventType, emit_dyn};
 
 use super::{Active, How, Inside, Open, Until, begin_event, has_started, outcome_now};
 use crate::{
     context::frames::{self, Begun, Here, Ids},
-    recorder::Attached,
+    recorder::{Attached, recorder},
     span::{Elapsed, Outcome, Parent, Started, call::PlainStop},
     sync::thread,
 };
@@ -86,9 +83,10 @@ pub fn begin_usual_with(
     until: Until,
     record: impl FnOnce(&dyn AnyEvent, &'static EventType, &Ids, u64) -> Option<u64>,
 ) {
-    let Some(here) = Here::get().filter(|here| !here.is_sampled_out()) else {
-        return begin_unusually(open, start, ty, until);
-    };
+    let Some(here) = Here::get() else { return begin_unusually(open, start, ty, until) };
+    if here.is_sampled_out() {
+        return begin_left_out(open, start, ty, until);
+    }
     // First: see `begin`.
     let was_panicking = until.is_end() && thread::panicking();
     let ends_all = until.ends_all();
@@ -107,6 +105,16 @@ pub fn begin_usual_with(
     }
     if until == Until::Start {
         open.close();
+    }
+}
+
+/// Begins a span in the span in force, which is sampled out.
+#[cold]
+#[inline(never)]
+fn begin_left_out(open: &mut Open, start: &dyn AnyEvent, ty: &'static EventType, until: Until) {
+    open.put_sampled_out(until);
+    if !(recorder().leave_out)(ty, ty.enabled()) {
+        start_unusually(open, start, ty, until);
     }
 }
 
@@ -151,12 +159,5 @@ pub fn end_usual_with(
             record(&PlainStop { ty, duration, outcome, has_polls, polls, busy }, ty);
         }
     }
-    // In line, where nothing unwinds.
-    let mut inside = ManuallyDrop::new(inside);
-    if let Some(active) = &inside.open.0 {
-        if !here.is_some_and(|here| here.leave(&active.entered)) {
-            frames::close(&active.entered);
-        }
-    }
-    inside.open.0 = None;
+    inside.leave(here);
 }
