@@ -30,7 +30,7 @@ use super::{Elapsed, End, Outcome, Parent, Sampling, SpanEvents, Started, elapse
 use crate::{
     context::{
         Context,
-        frames::{self, Above, Begun, Entered, Here},
+        frames::{self, Above, Begun, Entered, Here, Ids},
     },
     recorder::recorder,
     sync::thread,
@@ -125,6 +125,21 @@ impl Open {
         self.0.insert(active)
     }
 
+    /// Opens a span that is off, in the span in force, and puts it in force, if nothing there is
+    /// rare: see [`frames::begin_plain`].
+    #[inline(always)]
+    fn put_plain(&mut self, here: Here, until: Until) -> Option<(Ids, u64)> {
+        // First, so that nothing that may unwind comes between the ids and their scope.
+        let was_panicking = until.is_end() && thread::panicking();
+        let ends_all = until.ends_all();
+        frames::begin_plain(here, |ids, number, entered| {
+            let begun = Begun { ids: *ids, number, state: None };
+            let active = Active { entered, ends_all, ..Active::new(begun, was_panicking) };
+            // There is nothing to drop.
+            mem::forget(self.0.replace(active));
+        })
+    }
+
     /// Opens a span that is off, in the span in force, which is sampled out. It adds nothing here,
     /// so a guard needs no span.
     #[inline(always)]
@@ -166,6 +181,12 @@ impl Active {
         if !frames::return_to(&self.entered) {
             self.entered = frames::enter_span(&self.begun);
         }
+    }
+
+    /// Whether the span's scope is the innermost one.
+    #[inline(always)]
+    fn is_innermost(&self, here: Option<Here>) -> bool {
+        here.is_some_and(|here| here.is_innermost(&self.entered))
     }
 
     /// Makes the span's scope the innermost one, if it has not ended.
@@ -243,6 +264,20 @@ pub(super) fn begin_event(
 /// If the span in force is the parent, and is sampled out, nothing more is put in force.
 #[inline(never)]
 pub(super) fn begin(open: &mut Open, how: &How<'_>) -> bool {
+    let here = if matches!(how.parent, Parent::Current) { Here::get() } else { None };
+    let Some(here) = here else { return begin_elsewhere(open, how) };
+    if here.is_sampled_out() {
+        return begin_sampled_out(open, how);
+    }
+    if open.put_plain(here, how.until).is_none() {
+        return begin_elsewhere(open, how);
+    }
+    how.sampling.is_none() || decide(open, how)
+}
+
+/// [`begin`] for a span that has another parent, or for one in a span that has something rare.
+#[inline(never)]
+fn begin_elsewhere(open: &mut Open, how: &How<'_>) -> bool {
     if matches!(how.parent, Parent::Current) && frames::is_sampled_out() {
         return begin_sampled_out(open, how);
     }
@@ -326,9 +361,10 @@ pub(super) fn end(
     polls: Option<&Polls>,
     events: &mut dyn SpanEvents,
 ) {
+    let here = Here::get();
     let inside = Inside { open, ends: true };
     let Some(active) = &mut inside.open.0 else { return };
-    let is_innermost = active.return_or_raise();
+    let is_innermost = active.is_innermost(here) || active.return_or_raise();
     if active.begun.is_recorded() {
         if !is_innermost {
             active.entered = frames::enter_span(&active.begun);
@@ -343,6 +379,7 @@ pub(super) fn end(
             events.stop(&end);
         }
     }
+    inside.leave(here);
 }
 
 /// The outcome of a span that ends now, if nobody has said what it is.
@@ -517,14 +554,18 @@ fn after_poll(
     began: Started,
     outcome: Option<Outcome>,
 ) {
+    let here = Here::get();
     let inside = Inside { open, ends: outcome.is_some() };
     let Some(active) = &mut inside.open.0 else { return };
-    active.put_in_force();
+    if !active.is_innermost(here) {
+        active.put_in_force();
+    }
     polls.is_polled = false;
     let end = |outcome| active.end(outcome, polls.count, polls.busy.total_with(began));
     if let Some(end) = outcome.and_then(end) {
         polled.stop(&end);
     }
+    inside.leave(here);
 }
 
 /// [`poll`] for a span whose events are told of polls, or that is sampled out, has ended or is not

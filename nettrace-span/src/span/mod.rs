@@ -38,7 +38,8 @@
 //! 1. `__traced::begin`, or `begin_event` if the Start exists already, passes on how it begins.
 //! 2. `Span::begin_here` records the Start in between.
 //! 3. `engine::begin` counts a span that is sampled out, and begins any other.
-//! 4. `frames::begin_span` makes the ids and puts them in force.
+//! 4. `frames::begin_plain` makes the ids and puts them in force; `frames::begin_span`, if the
+//!    parent is another one or something rare is in force.
 //! 5. `engine::has_started` takes the time of the Start.
 //! 6. The span's `drop`, or `__traced::end`, ends it:
 //! 7. `engine::end` says what the Stop tells, and leaves the scope. In between it calls the method

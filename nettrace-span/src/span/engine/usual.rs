@@ -7,16 +7,15 @@
 //! one function of its own, and attaches these functions. Whatever is not usual goes the way of any
 //! other span.
 
-use std::{fmt, mem};
+use std::fmt;
 
 use nettrace_event::{AnyEvent, EventType, emit_dyn};
 
-use super::{Active, How, Inside, Open, Until, begin_event, has_started, outcome_now};
+use super::{How, Inside, Open, Until, begin_event, has_started, outcome_now};
 use crate::{
-    context::frames::{self, Begun, Here, Ids},
+    context::frames::{self, Here, Ids},
     recorder::{Attached, recorder},
     span::{Elapsed, Outcome, Parent, Started, call::PlainStop},
-    sync::thread,
 };
 
 /// The functions of a backend that begin and end usual spans. It must be a `static`.
@@ -87,16 +86,9 @@ pub fn begin_usual_with(
     if here.is_sampled_out() {
         return begin_left_out(open, start, ty, until);
     }
-    // First: see `begin`.
-    let was_panicking = until.is_end() && thread::panicking();
-    let ends_all = until.ends_all();
-    let begun = frames::begin_plain(here, |ids, number, entered| {
-        let begun = Begun { ids: *ids, number, state: None };
-        let active = Active { entered, ends_all, ..Active::new(begun, was_panicking) };
-        // It is off, so there is nothing to drop.
-        mem::forget(open.0.replace(active));
-    });
-    let Some((ids, number)) = begun else { return begin_unusually(open, start, ty, until) };
+    let Some((ids, number)) = open.put_plain(here, until) else {
+        return begin_unusually(open, start, ty, until);
+    };
     let Some(counter) = record(start, ty, &ids, number) else {
         return start_unusually(open, start, ty, until);
     };
@@ -147,8 +139,7 @@ pub fn end_usual_with(
     let inside = Inside { open, ends: true };
     let Some(active) = &mut inside.open.0 else { return };
     // As in `end`.
-    let is_innermost =
-        here.is_some_and(|here| here.is_innermost(&active.entered)) || active.return_or_raise();
+    let is_innermost = active.is_innermost(here) || active.return_or_raise();
     if active.begun.is_recorded() {
         if !is_innermost {
             active.entered = frames::enter_span(&active.begun);
