@@ -137,7 +137,7 @@ fn record_elsewhere(event: &dyn AnyEvent, ty: &'static EventType) {
         }
         return;
     }
-    match local::buffer_of(word.get()) {
+    match local::home(word).or_else(|| local::buffer_of(word.get())) {
         Some(buffer) => record_after_change(buffer, event, ty),
         None => emit_somewhere(event, ty, word.get(), &NO_ORIGIN),
     }

@@ -14,7 +14,7 @@
 #![allow(unsafe_code, reason = "H1, H2, H3")]
 
 use std::{
-    cell::{Cell, RefCell, RefMut},
+    cell::{Cell, Ref, RefCell, RefMut},
     ptr,
 };
 
@@ -143,6 +143,16 @@ impl Here {
         // SAFETY: H2, H3.
         let frames = unsafe { &*self.frames }.try_borrow_mut().ok()?;
         // A signal handler sees the frames borrowed as long as they change.
+        compiler_fence(Ordering::SeqCst);
+        Some(frames)
+    }
+
+    /// The frames, to be read. `None` if a change is under way.
+    #[inline(always)]
+    pub(super) fn frames_to_read<'a>(self) -> Option<Ref<'a, Frames>> {
+        // SAFETY: H2, H3.
+        let frames = unsafe { &*self.frames }.try_borrow().ok()?;
+        // A signal handler does not change the frames meanwhile.
         compiler_fence(Ordering::SeqCst);
         Some(frames)
     }

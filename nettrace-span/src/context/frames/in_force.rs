@@ -2,7 +2,7 @@
 
 use nettrace_event::Label;
 
-use super::{FRAMES, Ids, LAST, decode, id_list, version};
+use super::{FRAMES, Here, Ids, LAST, decode, id_list, version};
 use crate::sync::{Ordering, compiler_fence};
 
 /// What is in force on a thread, for its rows.
@@ -18,19 +18,14 @@ pub enum InForce<'a> {
 /// if something else is, or if that cannot be read: see [`with_current`].
 #[inline(always)]
 pub fn with_span<R>(f: impl FnOnce(&Ids, u64) -> R) -> Option<R> {
-    let called = FRAMES.try_with(|frames| {
-        let frames = frames.try_borrow().ok()?;
-        // A signal handler does not change the frames meanwhile. See `with_frames`.
-        compiler_fence(Ordering::SeqCst);
-        let frame = frames.innermost()?;
-        let result = match &frame.ids {
-            Some(ids) if frame.start == frame.end => Some(f(ids, frame.version)),
-            _ => None,
-        };
-        compiler_fence(Ordering::SeqCst);
-        result
-    });
-    called.ok().flatten()
+    let frames = Here::get()?.frames_to_read()?;
+    let frame = frames.innermost()?;
+    let result = match &frame.ids {
+        Some(ids) if frame.start == frame.end => Some(f(ids, frame.version)),
+        _ => None,
+    };
+    compiler_fence(Ordering::SeqCst);
+    result
 }
 
 /// Calls `f` with the version of what is in force, and with what it is. Returns `None` if it cannot
