@@ -289,11 +289,18 @@ pub fn close(entered: &Entered) {
 /// Ends a scope. `if_outer` does it if the scope is not the innermost, or has ended.
 #[inline(always)]
 fn leave_by(entered: &Entered, if_outer: fn(&mut Frames, &Entered)) {
-    if entered.is_something() {
-        let left = with_frames(|frames| frames.pop(entered, if_outer));
-        if left == Err(LabelError::ThreadEnding) && is_innermost(entered) {
-            nothing_at_end();
-        }
+    if entered.is_something() && !Here::get().is_some_and(|here| here.leave(entered)) {
+        leave_slowly(entered, if_outer);
+    }
+}
+
+/// [`leave_by`] for a scope that is not the innermost, has ended, or has `tracestate`.
+#[cold]
+#[inline(never)]
+fn leave_slowly(entered: &Entered, if_outer: fn(&mut Frames, &Entered)) {
+    let left = with_frames(|frames| frames.pop(entered, if_outer));
+    if left == Err(LabelError::ThreadEnding) && is_innermost(entered) {
+        nothing_at_end();
     }
 }
 
@@ -331,8 +338,8 @@ fn cut_to(entered: &Entered) -> bool {
 #[must_use]
 pub fn has_no_labels() -> bool {
     let has_none =
-        |frames: &mut Frames| frames.innermost().is_some_and(|frame| frame.start == frame.end);
-    version() == 0 || with_frames(has_none).unwrap_or(false)
+        |here: Here| here.frames_to_read()?.innermost().map(|frame| frame.start == frame.end);
+    version() == 0 || Here::get().and_then(has_none).unwrap_or(false)
 }
 
 /// What is in force.

@@ -1,5 +1,7 @@
 //! Events of a span that is not in force on the thread.
 
+use std::num::NonZero;
+
 use nettrace_event::{AnyEvent, EventType};
 use nettrace_span::frames::{Ids, SAMPLED_OUT};
 
@@ -17,13 +19,13 @@ pub(crate) fn emit_in(
     ids: &Ids,
     version: u64,
 ) -> Option<u64> {
-    let word = ty.enabled();
     // Neither no span nor one that is sampled out, in one comparison.
-    if !word.is_power_of_two() || version as i64 <= 0 {
+    if version as i64 <= 0 {
         return None;
     }
+    let word = NonZero::new(ty.enabled())?;
     see_listener();
-    let buffer = local::buffer(word.trailing_zeros())?;
+    let buffer = local::home(word).or_else(|| local::buffer_of(word.get()))?;
     let record = &buffer.record;
     if !record.begin_usual() {
         return None;
