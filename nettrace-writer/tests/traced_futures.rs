@@ -194,6 +194,50 @@ fn spans_follow_their_futures() {
     assert_eq!(others[5..8], [(stop, b.span), ("Inside(number=2)", a.span), (outer_stop, a.span)]);
 }
 
+/// Emits when it is dropped, and unwinds then if it is to.
+struct Held {
+    unwinds: bool,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        inside(8);
+        assert!(!self.unwinds, "on purpose");
+    }
+}
+
+#[traced(provider = "Calls")]
+async fn hold(held: Held) {
+    let _held = &held;
+    pending(1).await;
+}
+
+/// Whether it is ready, unwinds then, or is dropped.
+#[test]
+fn what_a_future_holds_is_dropped_within_its_span() {
+    let ends: [(fn(), &str); 3] = [
+        (|| block_on(hold(Held { unwinds: false })), "holdStop(outcome=ok, polls=2)"),
+        (
+            || {
+                let unwinds = AssertUnwindSafe(|| block_on(hold(Held { unwinds: true })));
+                panic::catch_unwind(unwinds).unwrap_err();
+            },
+            "holdStop(outcome=panicked, polls=2)",
+        ),
+        (
+            || poll_and_drop(hold(Held { unwinds: false }), 1),
+            "holdStop(outcome=cancelled, polls=1)",
+        ),
+    ];
+    for (call, stop) in ends {
+        let events = seen(call);
+        let texts: Vec<_> = events.iter().map(|event| &*event.text).collect();
+        assert_eq!(texts, ["holdStart()", "Inside(number=8)", stop]);
+        assert!(events[0].span.is_some());
+        assert!(events.iter().all(|event| event.span == events[0].span));
+    }
+}
+
 #[traced(provider = "Calls", fields = [depth])]
 async fn recurse(depth: u32) -> u32 {
     if depth == 0 {

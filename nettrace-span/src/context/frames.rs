@@ -45,7 +45,7 @@ pub(crate) use self::{
 };
 use self::{
     captured::CAPTURED,
-    here::INNERMOST,
+    here::{INNERMOST, Innermost},
     list::{List, is_id, replaces, replaces_encoded},
     span_ids::{MAX_ID_BYTES, id_list},
 };
@@ -150,7 +150,7 @@ struct Frames {
 impl Drop for Frames {
     fn drop(&mut self) {
         // First: see H2 of `here`.
-        INNERMOST.with(|innermost| innermost.frames.set(std::ptr::null()));
+        INNERMOST.with(Innermost::forget_frames);
         match self.innermost() {
             Some(Frame { ids: Some(ids), start, end, .. }) if start == end => LAST.set(Some(*ids)),
             _ => set_innermost(0, 0),

@@ -9,8 +9,9 @@
 //! One of the thread's buffers is its *current* one: that of the last event that went to a single
 //! session. The next event for that session finds it by a load and a comparison. A change of labels
 //! leaves the thread without a current buffer, so the pointer is where labels change: in the crate
-//! of spans. So the labels of the current buffer's next row are
-//! always those in force, and the fast path need not check.
+//! of spans. So the labels of the current buffer's next row are always those in force, and the fast
+//! path need not check. The buffer that was current last is the thread's *home*, whatever labels
+//! are in force: a span's first event goes there.
 //!
 //! Invariants:
 //!
@@ -341,14 +342,15 @@ pub(crate) fn detach(slot: u32, over: &ThreadBuffer) {
 fn take(slot: u32) -> Option<BufferRef> {
     let pointer = BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].replace(ptr::null()));
     // In this order, because a signal handler that emits in between would make the buffer in the
-    // slot the current one again.
+    // slot, or else the home, the current one again.
     compiler_fence(Ordering::SeqCst);
-    if ptr::eq(current_pointer(), pointer) {
-        clear_current();
-    }
     if ptr::eq(frames::home().cast(), pointer) {
         // SAFETY: it is `nobody`.
         unsafe { frames::set_home(frames::nobody()) };
+    }
+    compiler_fence(Ordering::SeqCst);
+    if ptr::eq(current_pointer(), pointer) {
+        clear_current();
     }
     compiler_fence(Ordering::SeqCst);
     reclaim(pointer)

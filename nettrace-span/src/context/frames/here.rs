@@ -8,9 +8,11 @@
 //!
 //! - H1: [`INNERMOST`] has no destructor, so it is there as long as its thread runs.
 //! - H2: `frames` of it is null or points to the thread's [`FRAMES`]. Their destructor makes it null
-//!   before anything else. A thread's destructors run after all other code of the thread, or within
-//!   a call that does not return. So who has found a pointer can use it until then.
-//! - H3: a [`Here`] has pointers to locals of its thread, and does not leave it: it is not `Send`.
+//!   before anything else, and only [`find`] sets it, while they are there. A thread's destructors
+//!   run after all other code of the thread, one after the other, or within a call that does not
+//!   return. So a pointer that code has found is good until that code returns.
+//! - H3: a [`Here`] has pointers to locals of its thread, and does not leave it: it is neither `Send`
+//!   nor `Sync`. It stays in variables of functions, and what it lends does not outlive it.
 #![allow(unsafe_code, reason = "H1, H2, H3")]
 
 use std::{
@@ -31,8 +33,8 @@ pub(super) struct Innermost {
     current: Cell<*const ()>,
     /// See [`home`].
     home: Cell<*const ()>,
-    /// The thread's frames, once somebody has looked for them: see H2.
-    pub(super) frames: Cell<*const RefCell<Frames>>,
+    /// The thread's frames, once they have been looked for: see H2.
+    frames: Cell<*const RefCell<Frames>>,
 }
 
 thread_local! {
@@ -56,6 +58,13 @@ impl Innermost {
         // After the change: a signal handler that emits in between may set a place.
         compiler_fence(Ordering::SeqCst);
         self.current.set(nobody());
+    }
+
+    /// Notes that the thread's frames are about to be destroyed.
+    pub(super) fn forget_frames(&self) {
+        self.frames.set(ptr::null());
+        // Before that: a signal handler that comes in between must not find them.
+        compiler_fence(Ordering::SeqCst);
     }
 }
 
@@ -97,7 +106,8 @@ pub unsafe fn set_current(current: *const ()) {
     INNERMOST.with(move |innermost| innermost.current.set(current));
 }
 
-/// Where the backend recorded last, whatever is in force: for the first event of a span. It sets it.
+/// Where the backend recorded last, whatever is in force: for the first event of a span. The
+/// backend sets it.
 #[inline(always)]
 #[must_use]
 pub fn home() -> *const () {
@@ -113,7 +123,7 @@ pub unsafe fn set_home(home: *const ()) {
     INNERMOST.with(move |innermost| innermost.home.set(home));
 }
 
-/// The thread's frames, for who looks at them twice.
+/// The thread's frames, for code that looks at them several times.
 #[derive(Clone, Copy)]
 pub(crate) struct Here {
     innermost: *const Innermost,
@@ -131,7 +141,7 @@ impl Here {
     }
 
     #[inline(always)]
-    fn innermost<'a>(self) -> &'a Innermost {
+    fn innermost(&self) -> &Innermost {
         // SAFETY: H1, H3.
         unsafe { &*self.innermost }
     }
@@ -139,7 +149,7 @@ impl Here {
     /// The frames, for a change. `None` if a change is under way, which a signal handler has
     /// interrupted.
     #[inline(always)]
-    pub(super) fn frames<'a>(self) -> Option<RefMut<'a, Frames>> {
+    pub(super) fn frames(&self) -> Option<RefMut<'_, Frames>> {
         // SAFETY: H2, H3.
         let frames = unsafe { &*self.frames }.try_borrow_mut().ok()?;
         // A signal handler sees the frames borrowed as long as they change.
@@ -149,7 +159,7 @@ impl Here {
 
     /// The frames, to be read. `None` if a change is under way.
     #[inline(always)]
-    pub(super) fn frames_to_read<'a>(self) -> Option<Ref<'a, Frames>> {
+    pub(super) fn frames_to_read(&self) -> Option<Ref<'_, Frames>> {
         // SAFETY: H2, H3.
         let frames = unsafe { &*self.frames }.try_borrow().ok()?;
         // A signal handler does not change the frames meanwhile.

@@ -18,7 +18,8 @@ pub enum InForce<'a> {
 /// if something else is, or if that cannot be read: see [`with_current`].
 #[inline(always)]
 pub fn with_span<R>(f: impl FnOnce(&Ids, u64) -> R) -> Option<R> {
-    let frames = Here::get()?.frames_to_read()?;
+    let here = Here::get()?;
+    let frames = here.frames_to_read()?;
     let frame = frames.innermost()?;
     let result = match &frame.ids {
         Some(ids) if frame.start == frame.end => Some(f(ids, frame.version)),
