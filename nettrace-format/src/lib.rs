@@ -6,6 +6,8 @@
 //!   block.
 //! * [`v5`] writes versions 4 and 5, and [`heph`] writes Heph traces. Each is a feature of the same
 //!   name, off by default.
+//! * [`Composer`] composes a stream of version 6: it gives ids, and writes definitions before the
+//!   rows that need them.
 //! * [`Stream`] writes a trace in the [`Format`] that the caller chooses, and [`ThreadIds`] gives
 //!   ids to the threads of such a trace.
 //! * [`recorder`] reads the memory of a session whose process was killed (feature `recorder`).
@@ -66,6 +68,7 @@ extern crate std;
 #[cfg(any(feature = "heph", feature = "v5"))]
 mod activity;
 mod blocks;
+mod compose;
 pub mod content;
 mod cursor;
 mod error;
@@ -94,6 +97,7 @@ pub mod v6;
 mod writer;
 
 pub use crate::{
+    compose::Composer,
     cursor::{Cursor, Damage},
     error::FormatError,
     format::{Format, UnknownFormat},

@@ -19,18 +19,15 @@ use super::{
     trace::TraceHeader,
 };
 use crate::{
-    FormatError,
+    Composer, FormatError,
     content::{Label, ThreadInfo},
     payload::MAX_PAYLOAD,
-    v6::{
-        self, END_OF_STREAM, LAST_LABEL, RowEncoder, RowHeader, ThreadSequence, put_label, read,
-        split_label,
-    },
+    v6::{self, LAST_LABEL, RowHeader, ThreadSequence, label_list_row, read, split_label},
 };
 
 /// Rows do not name a processor.
 const NO_PROCESSOR: u32 = u32::MAX;
-/// A block of rows has about so many bytes.
+/// Size in bytes from which on a block of rows ends.
 const BLOCK: usize = 1 << 20;
 /// A row that is later than the one before by more ticks than this has a damaged time.
 const MOST_TICKS: u64 = 1 << 60;
@@ -101,14 +98,18 @@ impl<'a> Recorder<'a> {
             base: self.file.word(superblock::ADDRESS),
             file: self,
             first_tick: header.first_tick(),
-            pointer_size: header.pointer_size(),
             process: self.file.half(superblock::PROCESS),
             types: BTreeSet::new(),
             last_index: last_index.saturating_add(NEW_INDICES),
             indices: BTreeSet::new(),
             related: BTreeMap::new(),
             out: Recovered::default(),
-            rows: Rows::default(),
+            composer: Composer::resume(
+                header.pointer_size(),
+                ring.as_ref().map_or(0, |ring| ring.stacks),
+                ring.as_ref().map_or(0, |ring| ring.labels),
+            )
+            .with_block_size(BLOCK),
             defined: BTreeSet::new(),
             goes_on: ring.is_some(),
             removed: Vec::new(),
@@ -164,28 +165,10 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// The rows of a block, and the definitions that they need.
-#[derive(Debug, Default)]
-struct Rows {
-    bytes: Vec<u8>,
-    encoder: RowEncoder,
-    first_ts: u64,
-    last_ts: u64,
-    labels: BTreeMap<Vec<u8>, u32>,
-    new_labels: Vec<u8>,
-    /// The last ids, and the last one of a list that is defined.
-    last_label: u32,
-    labels_defined: u32,
-    stacks: BTreeMap<Vec<u64>, u32>,
-    last_stack: u32,
-    new_stacks: Vec<Vec<u64>>,
-}
-
 struct Stream<'r, 'a> {
     file: &'r Recorder<'a>,
     base: u64,
     first_tick: u64,
-    pointer_size: u32,
     process: u32,
     types: BTreeSet<u32>,
     last_index: u64,
@@ -194,7 +177,7 @@ struct Stream<'r, 'a> {
     /// Threads that rows are about, by their numbers.
     related: BTreeMap<u64, u64>,
     out: Recovered,
-    rows: Rows,
+    composer: Composer,
     /// The threads that what a flight recorder has kept defines, and whether the stream goes on
     /// from there.
     defined: BTreeSet<u64>,
@@ -241,16 +224,13 @@ impl<'a> Stream<'_, 'a> {
             self.out.lost += attempted.saturating_sub(ring.events);
             self.out.damaged += u64::from(ring.is_damaged);
             self.defined.clone_from(&ring.threads);
-            (self.rows.last_label, self.rows.labels_defined) = (ring.labels, ring.labels);
-            self.rows.last_stack = ring.stacks;
         }
         for thread in threads {
             let chunks = held.remove(&thread.number).unwrap_or_default();
             self.thread(thread, &chunks, number, thread.shown(seen))?;
         }
-        v6::remove_thread_block(&self.removed, &mut self.out.stream)?;
-        self.out.stream.extend_from_slice(&END_OF_STREAM);
-        Ok(())
+        self.composer.remove_threads(&self.removed, &mut self.out.stream)?;
+        self.composer.finish(&mut self.out.stream)
     }
 
     /// Writes what a thread has recorded after the number `shown`.
@@ -278,7 +258,7 @@ impl<'a> Stream<'_, 'a> {
         let last = thread.attempted.max(walk.last);
         if last > shown || is_named {
             self.name(thread, &mut walk)?;
-            self.flush()?;
+            self.composer.end_blocks(&mut self.out.stream)?;
             self.out.lost += walk.lose(last - walk.last);
             let sequence = last.wrapping_sub(walk.base) as u32;
             self.removed.push(ThreadSequence { thread: index, sequence });
@@ -321,12 +301,12 @@ impl<'a> Stream<'_, 'a> {
         for step in steps.by_ref() {
             match step {
                 Step::Gap(gap) => number = number.saturating_add(gap),
-                Step::Labels(list) => in_force.labels = self.labels(list),
+                Step::Labels(list) => in_force.labels = self.labels(list)?,
                 Step::Span(labels, ids) => {
                     let list = self.span(ids, labels);
-                    in_force.labels = self.labels(&list);
+                    in_force.labels = self.labels(&list)?;
                 }
-                Step::Stack(addresses) => in_force.stack = self.stack(addresses),
+                Step::Stack(addresses) => in_force.stack = self.stack(addresses)?,
                 Step::Thread(number, os_id, name) => {
                     in_force.about = Some(self.related(number, os_id, name)?);
                 }
@@ -366,11 +346,7 @@ impl<'a> Stream<'_, 'a> {
     ) -> Result<(), FormatError> {
         let is_damaged = row.timestamp < walk.ts || row.timestamp - walk.ts > MOST_TICKS;
         walk.ts = if is_damaged { walk.ts } else { row.timestamp };
-        if self.rows.bytes.len() > BLOCK {
-            self.flush()?;
-        }
         self.out.lost += walk.lose(number - walk.last - 1);
-        let is_first = self.rows.bytes.is_empty();
         let header = RowHeader {
             metadata_id: row.metadata_id,
             sequence: number.wrapping_sub(walk.base) as u32,
@@ -380,18 +356,9 @@ impl<'a> Stream<'_, 'a> {
             stack: in_force.stack,
             timestamp: walk.ts,
             labels: in_force.labels,
-            sorted: false,
-            payload_len: payload.len() as u32,
+            ..RowHeader::default()
         };
-        let rows = &mut self.rows;
-        if is_first {
-            (rows.first_ts, rows.encoder) = (walk.ts, RowEncoder::new());
-            rows.encoder.full_row(&header, &mut rows.bytes);
-        } else {
-            rows.encoder.row(&header, &mut rows.bytes);
-        }
-        rows.bytes.extend_from_slice(payload);
-        rows.last_ts = walk.ts;
+        self.composer.row(&header, payload, &mut self.out.stream)?;
         self.out.events += 1;
         walk.last = number;
         Ok(())
@@ -420,9 +387,7 @@ impl<'a> Stream<'_, 'a> {
             os_thread_id: (os_id != 0).then_some(os_id),
             key_values,
         };
-        let mut row = Vec::new();
-        v6::thread_row(&info, &mut row)?;
-        v6::thread_block(&row, &mut self.out.stream)
+        self.composer.thread(&info, &mut self.out.stream)
     }
 
     /// The index of a thread that a row is about.
@@ -447,23 +412,12 @@ impl<'a> Stream<'_, 'a> {
     }
 
     /// The id of a label list; 0 for none.
-    fn labels(&mut self, list: &[u8]) -> u32 {
-        if list.is_empty() {
-            return 0;
-        }
-        if !is_label_list(list) {
+    fn labels(&mut self, list: &[u8]) -> Result<u32, FormatError> {
+        if !list.is_empty() && !is_label_list(list) {
             self.out.damaged += 1;
-            return 0;
+            return Ok(0);
         }
-        let rows = &mut self.rows;
-        if let Some(id) = rows.labels.get(list) {
-            return *id;
-        }
-        let Some(id) = rows.last_label.checked_add(1) else { return 0 };
-        rows.last_label = id;
-        rows.labels.insert(list.to_vec(), id);
-        rows.new_labels.extend_from_slice(list);
-        id
+        self.composer.label_list(list, &mut self.out.stream)
     }
 
     /// The label list of a span: the activity, that of its parent, the trace and the span, and
@@ -481,61 +435,25 @@ impl<'a> Stream<'_, 'a> {
             Some(Label::SpanId(word(16))),
         ];
         let mut list = Vec::new();
-        for label in labels.iter().flatten() {
-            let start = list.len();
-            list.resize(start + 17, 0);
-            let len = put_label(label, &mut list[start..]).unwrap_or(0);
-            list.truncate(start + len);
-            if matches!(label, Label::SpanId(_)) && others.is_empty() {
-                list[start] |= LAST_LABEL;
-            }
+        label_list_row(labels.into_iter().flatten(), &mut list);
+        if !others.is_empty() {
+            // The last label has a kind and 8 bytes.
+            let last = list.len() - 9;
+            list[last] &= !LAST_LABEL;
         }
         list.extend_from_slice(others);
         list
     }
 
-    /// The id of a stack.
-    fn stack(&mut self, bytes: &[u8]) -> u32 {
+    /// The id of a stack; 0 if the trace cannot have it, because it is damaged.
+    fn stack(&mut self, bytes: &[u8]) -> Result<u32, FormatError> {
         let words = bytes.chunks_exact(8);
         let words = words.map(|word| word.first_chunk().map_or(0, |it| u64::from_le_bytes(*it)));
         let stack: Vec<u64> = words.collect();
-        let is_sound = stack.iter().all(|&it| v6::takes_address(it, self.pointer_size));
-        if stack.is_empty() || !is_sound {
-            return 0;
+        match self.composer.stack(&stack, &mut self.out.stream) {
+            Err(FormatError::AddressTooLarge { .. } | FormatError::StackTooDeep { .. }) => Ok(0),
+            id => id,
         }
-        let rows = &mut self.rows;
-        if let Some(id) = rows.stacks.get(&stack) {
-            return *id;
-        }
-        let Some(id) = rows.last_stack.checked_add(1) else { return 0 };
-        rows.last_stack = id;
-        rows.stacks.insert(stack.clone(), id);
-        rows.new_stacks.push(stack);
-        id
-    }
-
-    /// Writes the rows so far as a block, and before them what they refer to.
-    fn flush(&mut self) -> Result<(), FormatError> {
-        let (rows, out) = (&mut self.rows, &mut self.out.stream);
-        let count = rows.last_label - rows.labels_defined;
-        if count > 0 {
-            v6::label_rows_block(rows.labels_defined + 1, count, &rows.new_labels, out)?;
-            rows.labels_defined += count;
-            rows.new_labels.clear();
-        }
-        if !rows.new_stacks.is_empty() {
-            let first = rows.last_stack - rows.new_stacks.len() as u32 + 1;
-            let stacks: Vec<_> = rows.new_stacks.iter().map(|stack| &**stack).collect();
-            v6::stack_block(first, &stacks, self.pointer_size, out)?;
-            rows.new_stacks.clear();
-        }
-        if rows.bytes.is_empty() {
-            return Ok(());
-        }
-        let block = v6::event_block_header(rows.first_ts, rows.last_ts, true, rows.bytes.len())?;
-        out.extend_from_slice(&block);
-        out.append(&mut rows.bytes);
-        Ok(())
     }
 }
 

@@ -43,21 +43,39 @@ pub fn label_list_block(
     let mut rows = Vec::new();
     let mut ends = Vec::with_capacity(lists.len());
     for (list, id) in lists.iter().zip(first_id..=u32::MAX) {
-        let Some((last, others)) = list.split_last() else {
+        if list.is_empty() {
             return Err(FormatError::EmptyLabelList { id });
-        };
-        for entry in others {
-            label(entry, 0, &mut rows);
         }
-        label(last, LAST_LABEL, &mut rows);
+        label_list_row(list.iter().copied(), &mut rows);
         ends.push(rows.len());
     }
     split(BlockKind::LabelList, &rows, &ends, |range| id_prefix(first_id, range), out)
 }
 
-/// Appends `count` label lists with the ids `first_id`, `first_id + 1` and so on, from `rows`: the
-/// labels of each list as [`put_label`] writes them, with [`LAST_LABEL`] in the kind of the list's
-/// last label.
+/// Appends the row of one label list: its labels as [`put_label`] writes them, with [`LAST_LABEL`]
+/// in the kind of the last one. A list without labels has no bytes.
+///
+/// ```
+/// use nettrace_format::v6::{LAST_LABEL, Label, label_list_row};
+///
+/// let mut row = Vec::new();
+/// label_list_row([Label::SpanId(0x2B), Label::Level(2)], &mut row);
+/// assert_eq!(row.len(), 9 + 2);
+/// assert_eq!((row[0] & LAST_LABEL, row[9] & LAST_LABEL), (0, LAST_LABEL));
+/// ```
+pub fn label_list_row<'a>(labels: impl IntoIterator<Item = Label<'a>>, out: &mut Vec<u8>) {
+    let mut last = None;
+    for entry in labels {
+        last = Some(out.len());
+        label(&entry, out);
+    }
+    if let Some(last) = last {
+        out[last] |= LAST_LABEL;
+    }
+}
+
+/// Appends `count` label lists with the ids `first_id`, `first_id + 1` and so on, from `rows`: a
+/// [row](label_list_row) for each list.
 ///
 /// # Errors
 /// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`], [`FormatError::BlockTooLarge`]. An error
@@ -89,7 +107,7 @@ pub fn label_rows_block(
     })
 }
 
-fn label(label: &Label<'_>, mark: u8, out: &mut Vec<u8>) {
+fn label(label: &Label<'_>, out: &mut Vec<u8>) {
     let most = match *label {
         Label::Str(key, value) => key.len() + value.len() + 1 + 2 * MAX_VARUINT64,
         Label::Int(key, _) => key.len() + 1 + 2 * MAX_VARUINT64,
@@ -99,5 +117,4 @@ fn label(label: &Label<'_>, mark: u8, out: &mut Vec<u8>) {
     out.resize(start + most, 0);
     let len = put_label(label, &mut out[start..]).unwrap_or(0);
     out.truncate(start + len);
-    out[start] |= mark;
 }

@@ -77,26 +77,44 @@ pub(crate) fn stack_rows(
     stacks: &[&[u64]],
     pointer_size: u32,
 ) -> Result<(Vec<u8>, Vec<usize>), FormatError> {
-    if !matches!(pointer_size, 4 | 8) {
-        return Err(FormatError::PointerSize { given: pointer_size });
-    }
     let mut rows = Vec::new();
     let mut ends = Vec::with_capacity(stacks.len());
     for (stack, id) in stacks.iter().zip(first_id..=u32::MAX) {
-        let size = stack.len().saturating_mul(pointer_size as usize);
-        if size > MAX_STACK {
-            return Err(FormatError::StackTooDeep { stack: id, frames: stack.len() });
-        }
-        rows.extend_from_slice(&(size as u32).to_le_bytes());
-        for &address in *stack {
-            if !takes_address(address, pointer_size) {
-                return Err(FormatError::AddressTooLarge { stack: id, address });
-            }
-            rows.extend_from_slice(&address.to_le_bytes()[..pointer_size as usize]);
-        }
+        stack_row(id, stack.iter().copied(), pointer_size, &mut rows)?;
         ends.push(rows.len());
     }
     Ok((rows, ends))
+}
+
+/// Appends the row of a stack: its size in bytes, then its addresses. An error leaves `out`
+/// unchanged.
+pub(crate) fn stack_row(
+    id: u32,
+    addresses: impl IntoIterator<Item = u64>,
+    pointer_size: u32,
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
+    if !matches!(pointer_size, 4 | 8) {
+        return Err(FormatError::PointerSize { given: pointer_size });
+    }
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let mut frames = 0_usize;
+    for address in addresses {
+        if !takes_address(address, pointer_size) {
+            out.truncate(start);
+            return Err(FormatError::AddressTooLarge { stack: id, address });
+        }
+        frames += 1;
+        out.extend_from_slice(&address.to_le_bytes()[..pointer_size as usize]);
+    }
+    let size = out.len() - start - 4;
+    if size > MAX_STACK {
+        out.truncate(start);
+        return Err(FormatError::StackTooDeep { stack: id, frames });
+    }
+    out[start..start + 4].copy_from_slice(&(size as u32).to_le_bytes());
+    Ok(())
 }
 
 /// Checks that `count` ids starting at `first_id` are valid: not 0, and at most 2^32 - 1.

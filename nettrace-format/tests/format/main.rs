@@ -3,6 +3,7 @@
 
 mod bytes;
 mod closing;
+mod compose;
 mod golden;
 mod heph;
 mod heph_events;
