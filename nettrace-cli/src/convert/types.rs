@@ -108,28 +108,11 @@ pub(super) fn label(of: &nettrace_reader::Label) -> Option<Label<'_>> {
     })
 }
 
-/// Appends labels as one list of a LabelList block. Labels of unknown kinds are left out.
-pub(crate) fn encode_labels(of: &[nettrace_reader::Label], out: &mut Vec<u8>) {
-    let mut last = None;
-    for label in of.iter().filter_map(label) {
-        let at = out.len();
-        out.resize(at + 64 + label_texts(&label), 0);
-        let size = v6::put_label(&label, &mut out[at..]).unwrap_or(0);
-        out.truncate(at + size);
-        last = (size > 0).then_some(at).or(last);
-    }
-    if let Some(last) = last {
-        out[last] |= v6::LAST_LABEL;
-    }
-}
-
-/// How many bytes of texts a label has.
-fn label_texts(of: &Label<'_>) -> usize {
-    match of {
-        Label::Str(key, value) => key.len() + value.len(),
-        Label::Int(key, _) => key.len(),
-        _ => 0,
-    }
+/// Appends labels as one list of a LabelList block. Labels of unknown kinds are left out. Returns
+/// how many those are.
+pub(crate) fn encode_labels(of: &[nettrace_reader::Label], out: &mut Vec<u8>) -> u64 {
+    v6::label_list_row(of.iter().filter_map(label), out);
+    of.iter().filter(|of| label(of).is_none()).count() as u64
 }
 
 /// The fields of an event whose payload is written as bytes, in formats where each value needs a

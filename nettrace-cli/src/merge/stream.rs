@@ -2,8 +2,8 @@
 //!
 //! Events come in the order of time. Up to [`BATCH`] of them are collected, a block for each
 //! thread, because a block of one thread is small and read fast. A sequence point follows, behind
-//! which stacks and label lists are defined anew. So neither this program nor a reader remembers
-//! more of them than a batch has.
+//! which stacks and label lists are defined anew ([`Composer`]). So neither this program nor a
+//! reader remembers more of them than a batch has.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -11,8 +11,9 @@ use std::{
 };
 
 use nettrace_format::{
+    Composer,
     content::{RowHeader, ThreadInfo, TraceInfo},
-    v6::{self, RowEncoder, SequencePointFlags, ThreadSequence},
+    v6::{self, SequencePointFlags, ThreadSequence},
 };
 use nettrace_reader::{
     Event, LastLabels, Metadata, SortedReader, Stack, Thread, ThreadTotals, Trace, WallTime,
@@ -38,9 +39,6 @@ const BATCH_BYTES: usize = 4 << 20;
 /// A batch that defines more bytes again has so many bytes of rows.
 const MOST_AGAIN: usize = 16 << 20;
 
-/// How many bytes of rows a block has. It can have 16 MiB.
-const BLOCK_BYTES: usize = 4 << 20;
-
 /// With more threads than this, all are declared again where they are needed, so that those that
 /// have ended are forgotten.
 const MANY_THREADS: usize = 4096;
@@ -65,20 +63,11 @@ pub(super) struct Stream {
     /// Event types by everything that is said of them.
     types: HashMap<String, u32>,
     event_ids: EventIds,
+    composer: Composer,
     threads: Vec<OutThread>,
     processes: ProcessIds,
     /// The process that each recording names.
     own_processes: Vec<Option<u64>>,
-    /// What the rows of the batch need.
-    definitions: Vec<u8>,
-    labels: HashMap<Vec<u8>, u32>,
-    stacks: HashMap<Vec<u64>, u32>,
-    /// Those of the batch before, and how many bytes of them the batch defines again.
-    labels_before: HashMap<Vec<u8>, u32>,
-    stacks_before: HashMap<Vec<u64>, u32>,
-    bytes_again: usize,
-    /// How many batches there were.
-    batches: u64,
     /// The threads of the batch, in the order of their first rows.
     batch: Vec<usize>,
     batch_rows: usize,
@@ -90,16 +79,11 @@ pub(super) struct Stream {
 }
 
 /// A thread of the result.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct OutThread {
     emitted: u64,
     lost: u64,
-    rows: Vec<u8>,
-    encoder: RowEncoder,
     is_in_batch: bool,
-    /// The times of the first and of the last of these rows.
-    first: u64,
-    last: u64,
 }
 
 impl OutThread {
@@ -211,16 +195,10 @@ impl Stream {
             first: times.first(),
             types: HashMap::new(),
             event_ids: EventIds::default(),
+            composer: Composer::new().with_block_per_thread(),
             threads: Vec::new(),
             processes: ProcessIds::default(),
             own_processes: Vec::new(),
-            definitions: Vec::new(),
-            labels: HashMap::new(),
-            stacks: HashMap::new(),
-            labels_before: HashMap::new(),
-            stacks_before: HashMap::new(),
-            bytes_again: 0,
-            batches: 0,
             batch: Vec::new(),
             batch_rows: 0,
             batch_bytes: 0,
@@ -253,8 +231,7 @@ impl Stream {
             pointer_size: 8,
             key_values: &types::pairs(&key_values),
         };
-        v6::stream_header(&mut stream.bytes);
-        v6::trace_block(&info, &mut stream.bytes)?;
+        stream.composer.begin(&info, &mut stream.bytes)?;
         Ok(stream)
     }
 
@@ -268,7 +245,7 @@ impl Stream {
         let at = if self.events > 0 { at.max(self.last) } else { at };
         let is_full = self.batch_rows >= BATCH || self.batch_bytes >= BATCH_BYTES;
         // What a batch defines again costs as much as its rows at most, also with long lists.
-        let is_full = is_full && self.batch_bytes >= self.bytes_again.min(MOST_AGAIN);
+        let is_full = is_full && self.batch_bytes >= self.composer.repeated_bytes().min(MOST_AGAIN);
         // Two sequence points are never at the same time.
         if is_full && at > self.last {
             self.end_batch(false)?;
@@ -283,20 +260,20 @@ impl Stream {
     fn row(&mut self, at: u64, event: &mut Next, kept: &mut Kept) -> Result<(), Failure> {
         let capture = self.thread(event.capture, &event.recorder, event.recording, kept)?;
         self.lose(capture, event.lost, kept.told.entry(event.capture));
-        let Ok(payload_len) = u16::try_from(event.payload.len()) else {
+        if event.payload.len() > u16::MAX.into() {
             self.large_events += 1;
             return Ok(());
-        };
+        }
         let thread = match event.thread {
             Some(thread) => self.thread(thread, &event.about, event.recording, kept)?,
             None => capture,
         };
         let stack = self.stack(&event.stack)?;
         let labels = match event.list {
-            Some((batch, id)) if batch == self.batches => id,
-            _ => self.label_list(&event.labels)?,
+            Some((batch, id)) if batch == self.composer.sequence_points() => id,
+            _ => self.composer.label_list(&event.labels, &mut self.bytes)?,
         };
-        event.list = Some((self.batches, labels));
+        event.list = Some((self.composer.sequence_points(), labels));
         let out = &mut self.threads[capture];
         out.emitted += 1;
         let header = RowHeader {
@@ -308,61 +285,30 @@ impl Stream {
             stack,
             timestamp: at,
             labels,
-            sorted: false,
-            payload_len: payload_len.into(),
+            ..RowHeader::default()
         };
-        let start = out.rows.len();
-        if start == 0 {
-            out.first = at;
-            out.encoder = RowEncoder::new();
-            out.encoder.full_row(&header, &mut out.rows);
-            if !mem::replace(&mut out.is_in_batch, true) {
-                self.batch.push(capture);
-            }
-        } else {
-            out.encoder.row(&header, &mut out.rows);
+        if !mem::replace(&mut out.is_in_batch, true) {
+            self.batch.push(capture);
         }
-        out.rows.extend_from_slice(&event.payload);
-        out.last = at;
+        let size = self.composer.row(&header, &event.payload, &mut self.bytes)?;
         self.batch_rows += 1;
-        self.batch_bytes += out.rows.len() - start;
+        self.batch_bytes += size;
         self.last = at;
         self.events += 1;
-        // Many events can have one time, in which no batch ends.
-        if self.threads[capture].rows.len() >= BLOCK_BYTES {
-            self.end_block(capture)?;
-        }
-        Ok(())
-    }
-
-    /// Writes the rows of a thread, and what they refer to.
-    fn end_block(&mut self, thread: usize) -> Result<(), Failure> {
-        let out = &mut self.threads[thread];
-        if !out.rows.is_empty() {
-            self.bytes.append(&mut self.definitions);
-            let head = v6::event_block_header(out.first, out.last, true, out.rows.len())?;
-            self.bytes.extend_from_slice(&head);
-            self.bytes.append(&mut out.rows);
-        }
         Ok(())
     }
 
     /// Writes the rows of the batch, and a sequence point with the numbers of its threads. The last
     /// one has those of all.
     fn end_batch(&mut self, is_last: bool) -> Result<(), Failure> {
-        self.bytes.append(&mut self.definitions);
         let mut numbers = Vec::with_capacity(self.batch.len());
-        for at in mem::take(&mut self.batch) {
-            self.end_block(at)?;
+        for at in self.batch.drain(..) {
             let out = &mut self.threads[at];
             out.is_in_batch = false;
             let thread = FIRST_INDEX + at as u64;
             numbers.push(ThreadSequence { thread, sequence: out.sequence() });
         }
-        (self.batch_rows, self.batch_bytes, self.bytes_again) = (0, 0, 0);
-        self.batches += 1;
-        self.labels_before = mem::take(&mut self.labels);
-        self.stacks_before = mem::take(&mut self.stacks);
+        (self.batch_rows, self.batch_bytes) = (0, 0);
         let flush_threads = self.threads.len() > MANY_THREADS && !is_last;
         if flush_threads || is_last {
             let threads = (FIRST_INDEX..).zip(&self.threads);
@@ -375,14 +321,13 @@ impl Stream {
             self.threads.clear();
         }
         let flags = SequencePointFlags { flush_threads, ..SequencePointFlags::default() };
-        Ok(v6::sequence_point(self.last, flags, &numbers, &mut self.bytes)?)
+        Ok(self.composer.sequence_point(self.last, flags, &numbers, &mut self.bytes)?)
     }
 
     /// Writes what is left, and the end.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
         self.end_batch(true)?;
-        self.bytes.extend_from_slice(&v6::END_OF_STREAM);
-        Ok(())
+        Ok(self.composer.finish(&mut self.bytes)?)
     }
 
     /// Forgets the threads of a recording, if the stream has forgotten all.
@@ -440,9 +385,7 @@ impl Stream {
             os_thread_id: thread.os_thread_id,
             key_values: &types::pairs(&thread.key_values),
         };
-        let mut row = Vec::new();
-        v6::thread_row(&info, &mut row)?;
-        v6::thread_block(&row, &mut self.definitions)?;
+        self.composer.thread(&info, &mut self.bytes)?;
         self.threads.push(OutThread::default());
         kept.threads.insert(definition, at);
         Ok(at)
@@ -467,36 +410,12 @@ impl Stream {
         .collect()
     }
 
-    fn label_list(&mut self, encoded: &[u8]) -> Result<u32, Failure> {
-        if encoded.is_empty() {
-            return Ok(0);
-        }
-        if let Some(id) = self.labels.get(encoded) {
-            return Ok(*id);
-        }
-        if self.labels_before.contains_key(encoded) {
-            self.bytes_again += encoded.len();
-        }
-        let id = self.labels.len() as u32 + 1;
-        v6::label_rows_block(id, 1, encoded, &mut self.definitions)?;
-        self.labels.insert(encoded.to_owned(), id);
-        Ok(id)
-    }
-
     fn stack(&mut self, addresses: &[u64]) -> Result<u32, Failure> {
-        if addresses.is_empty() || addresses.len() * 8 > v6::MAX_STACK {
+        // No reader takes a larger one.
+        if addresses.len() * 8 > v6::MAX_STACK {
             return Ok(0);
         }
-        if let Some(id) = self.stacks.get(addresses) {
-            return Ok(*id);
-        }
-        if self.stacks_before.contains_key(addresses) {
-            self.bytes_again += addresses.len() * 8;
-        }
-        let id = self.stacks.len() as u32 + 1;
-        v6::stack_block(id, &[addresses], 8, &mut self.definitions)?;
-        self.stacks.insert(addresses.to_owned(), id);
-        Ok(id)
+        Ok(self.composer.stack(addresses, &mut self.bytes)?)
     }
 
     /// The event type of the result that is the same.
@@ -513,13 +432,12 @@ impl Stream {
         // The versions of a type share an id, also if they have other fields.
         let wanted = Wanted { what: of.name.clone(), ..Wanted::from(&of) };
         of.event_id = self.event_ids.give(wanted, Sharing::Versions);
-        let id = self.types.len() as u32 + 1;
-        of.id = id;
+        of.id = self.composer.new_metadata_id();
         let mut rows = Vec::new();
         types::put_description(&of, is_older, &mut rows)?;
-        v6::metadata_block(&rows, &mut self.definitions)?;
-        self.types.insert(text, id);
-        Ok(id)
+        self.composer.metadata(&rows, &mut self.bytes)?;
+        self.types.insert(text, of.id);
+        Ok(of.id)
     }
 }
 
