@@ -18,10 +18,10 @@ use std::{
 };
 
 use nettrace_format::{
-    FormatError,
+    Composer, FormatError,
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
     redact::Redaction,
-    v6::{self, RowEncoder, SequencePointFlags, ThreadSequence},
+    v6::{SequencePointFlags, ThreadSequence, label_list_row},
 };
 use nettrace_reader::{Event, Item, LabelLists, Metadata, SequencePoint, Stack, Thread};
 use nettrace_views::model::recording_and_key;
@@ -30,17 +30,6 @@ use crate::{
     convert::{Rewriter, omissions::Omissions, redact, sequence::Numbers, turned, types},
     failure::Failure,
 };
-
-/// A block ends when its rows have this many bytes: blocks of version 5 may be larger than version
-/// 6 allows.
-const MOST_ROWS: usize = 4 << 20;
-
-/// How many label lists of activity ids are remembered. When there are more, all are forgotten, and
-/// defined again where they are needed.
-const MOST_LISTS: usize = 1 << 16;
-
-/// How many label lists of the source are decoded and written together.
-const LISTS_OF_BLOCK: usize = 1 << 12;
 
 /// From this many threads on, the result removes threads that no sequence point and no event has
 /// mentioned for a while. Only for sources of version 4 or 5.
@@ -51,17 +40,13 @@ const MANY_THREADS: usize = 4096;
 pub(super) struct ToV6 {
     /// Whether the source is of version 4 or 5.
     is_older: bool,
-    pointer_size: u32,
+    composer: Composer,
     /// From an older source: the process of all threads.
     process_id: Option<u64>,
-    encoder: RowEncoder,
-    rows: Vec<u8>,
-    block: Option<Block>,
     /// From an older source: the threads that are defined, by index.
     threads: HashMap<u64, OlderThread>,
-    /// From an older source: the label lists that are defined, by the two activity ids.
-    lists: HashMap<[[u8; 16]; 2], u32>,
-    last_list: u32,
+    /// From an older source: the last label list, and the two activity ids in it.
+    last_list: Option<([[u8; 16]; 2], u32)>,
     /// How many sequence points have been passed.
     epoch: u64,
     /// Stacks that were left out since the last sequence point.
@@ -71,14 +56,6 @@ pub(super) struct ToV6 {
     redaction: Option<Redaction>,
     /// Whether threads do not tell their process.
     hides_process: bool,
-}
-
-/// The event block that is being written.
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    capture_thread: u64,
-    first_ts: u64,
-    last_ts: u64,
 }
 
 /// A thread of an older source.
@@ -93,14 +70,10 @@ impl ToV6 {
     pub(super) fn new(version: u32) -> Self {
         Self {
             is_older: version < 6,
-            pointer_size: 8,
+            composer: Composer::new(),
             process_id: None,
-            encoder: RowEncoder::new(),
-            rows: Vec::new(),
-            block: None,
             threads: HashMap::new(),
-            lists: HashMap::new(),
-            last_list: 0,
+            last_list: None,
             epoch: 0,
             no_stacks: HashSet::new(),
             left_out: Omissions::default(),
@@ -123,7 +96,7 @@ impl ToV6 {
         let header = event.header;
         if header.payload_size > u16::MAX.into() {
             // It may be marked as sorted, and a thread may change only at such a row.
-            self.end_block(out)?;
+            self.composer.end_blocks(out)?;
             self.left_out.large_events += 1;
             return Ok(());
         }
@@ -133,16 +106,12 @@ impl ToV6 {
             None => None,
             Some(Ok(payload)) => Some(payload),
             Some(Err(_)) => {
-                self.end_block(out)?;
+                self.composer.end_blocks(out)?;
                 self.left_out.strange_events += 1;
                 return Ok(());
             }
         };
         let payload = redacted.as_deref().unwrap_or(event.payload);
-        let is_other = |block: &Block| block.capture_thread != header.capture_thread;
-        if self.block.as_ref().is_some_and(is_other) || self.rows.len() >= MOST_ROWS {
-            self.end_block(out)?;
-        }
         let (mut sequence, mut labels) = (header.sequence_number, header.label_list);
         if self.is_older {
             self.introduce(header.thread, || event.thread().clone(), out)?;
@@ -164,34 +133,9 @@ impl ToV6 {
             timestamp: header.timestamp,
             labels,
             sorted: header.is_sorted,
-            payload_len: payload.len() as u32,
+            ..RowHeader::default()
         };
-        match &mut self.block {
-            Some(block) => {
-                block.first_ts = block.first_ts.min(row.timestamp);
-                block.last_ts = block.last_ts.max(row.timestamp);
-                self.encoder.row(&row, &mut self.rows);
-            }
-            none => {
-                *none = Some(Block {
-                    capture_thread: row.capture_thread,
-                    first_ts: row.timestamp,
-                    last_ts: row.timestamp,
-                });
-                self.encoder = RowEncoder::new();
-                self.encoder.full_row(&row, &mut self.rows);
-            }
-        }
-        self.rows.extend_from_slice(payload);
-        Ok(())
-    }
-
-    fn end_block(&mut self, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        if let Some(Block { first_ts, last_ts, .. }) = self.block.take() {
-            out.extend(v6::event_block_header(first_ts, last_ts, true, self.rows.len())?);
-            out.extend_from_slice(&self.rows);
-            self.rows.clear();
-        }
+        self.composer.row(&row, payload, out)?;
         Ok(())
     }
 
@@ -214,35 +158,21 @@ impl ToV6 {
             self.left_out.type_texts += u64::from(cut.texts);
             self.left_out.type_fields += u64::from(cut.fields);
         }
-        v6::metadata_block(&rows, out)
+        self.composer.metadata(&rows, out)
     }
 
-    fn label_lists(
-        &mut self,
-        mut lists: LabelLists<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), FormatError> {
-        loop {
-            let run: Vec<_> = lists.by_ref().take(LISTS_OF_BLOCK).collect();
-            let Some((first, _)) = run.first() else { return Ok(()) };
-            let mut owned: Vec<Vec<_>> = Vec::new();
-            let mut all: Vec<Vec<Label<'_>>> = Vec::with_capacity(run.len());
-            for (_, list) in &run {
-                if let Some(redaction) = &mut self.redaction {
-                    let redacted = list.labels.iter().map(|label| redact::label(redaction, label));
-                    let redacted: Vec<_> = redacted.collect();
-                    owned.push(redacted);
-                }
+    fn label_lists(&mut self, lists: LabelLists<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        let mut row = Vec::new();
+        for (id, list) in lists {
+            let mut all = Cow::Borrowed(&*list.labels);
+            if let Some(redaction) = &mut self.redaction {
+                all = list.labels.iter().map(|label| redact::label(redaction, label)).collect();
             }
-            for (at, (_, list)) in run.iter().enumerate() {
-                let list = owned.get(at).unwrap_or(&list.labels);
-                let labels: Vec<_> = list.iter().filter_map(types::label).collect();
-                self.left_out.labels += (list.len() - labels.len()) as u64;
-                all.push(labels);
-            }
-            let all: Vec<_> = all.iter().map(|list| &**list).collect();
-            v6::label_list_block(*first, &all, out)?;
+            row.clear();
+            self.left_out.labels += types::encode_labels(&all, &mut row);
+            self.composer.label_list_with_id(id, &row, out)?;
         }
+        Ok(())
     }
 
     fn stacks(
@@ -250,36 +180,14 @@ impl ToV6 {
         stacks: &[(u32, Stack<'_>)],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        // The ids in a block are consecutive. A stack that is left out starts another block.
-        let mut run: Vec<Vec<u64>> = Vec::new();
-        let mut first = 0;
         for (id, stack) in stacks {
-            let addresses: Vec<u64> = stack.addresses().collect();
-            let size = addresses.len() * self.pointer_size as usize;
-            if *id == 0 || size > v6::MAX_STACK {
-                self.left_out.stacks += 1;
-                self.no_stacks.insert(*id);
-                self.stack_block(first, &mut run, out)?;
-                continue;
+            match self.composer.stack_with_id(*id, stack.addresses(), out) {
+                Err(FormatError::ZeroId { .. } | FormatError::StackTooDeep { .. }) => {
+                    self.left_out.stacks += 1;
+                    self.no_stacks.insert(*id);
+                }
+                result => result?,
             }
-            if run.is_empty() {
-                first = *id;
-            }
-            run.push(addresses);
-        }
-        self.stack_block(first, &mut run, out)
-    }
-
-    fn stack_block(
-        &self,
-        first: u32,
-        run: &mut Vec<Vec<u64>>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), FormatError> {
-        if !run.is_empty() {
-            let stacks: Vec<_> = run.iter().map(|stack| &**stack).collect();
-            v6::stack_block(first, &stacks, self.pointer_size, out)?;
-            run.clear();
         }
         Ok(())
     }
@@ -304,9 +212,8 @@ impl ToV6 {
             flush_threads: point.flush_threads,
             flush_metadata: point.flush_metadata,
         };
-        v6::sequence_point(point.timestamp, flags, &threads, out)?;
-        self.lists.clear();
-        self.last_list = 0;
+        self.composer.sequence_point(point.timestamp, flags, &threads, out)?;
+        self.last_list = None;
         self.no_stacks.clear();
         self.forget_threads(out)
     }
@@ -326,7 +233,7 @@ impl ToV6 {
                 if self.hides_process {
                     thread.process_id = None;
                 }
-                thread_block(&[thread], out)?;
+                define(&mut self.composer, &thread, out)?;
                 new.insert(OlderThread::default())
             }
         };
@@ -350,7 +257,7 @@ impl ToV6 {
             stays
         });
         gone.sort_unstable_by_key(|entry| entry.thread);
-        v6::remove_thread_block(&gone, out)
+        self.composer.remove_threads(&gone, out)
     }
 
     /// The label list of two activity ids, as the rows of versions 4 and 5 have them; 0 if both are
@@ -364,34 +271,25 @@ impl ToV6 {
         if activity == [0; 16] && related == [0; 16] {
             return Ok(0);
         }
-        if let Some(id) = self.lists.get(&[activity, related]) {
-            return Ok(*id);
+        if let Some((_, id)) = self.last_list.filter(|(ids, _)| *ids == [activity, related]) {
+            return Ok(id);
         }
-        let mut labels = Vec::new();
-        if activity != [0; 16] {
-            labels.push(Label::ActivityId(turned(activity)));
-        }
-        if related != [0; 16] {
-            labels.push(Label::RelatedActivityId(turned(related)));
-        }
-        let too_many = FormatError::IdTooLarge { kind: v6::BlockKind::LabelList, id: 1 << 32 };
-        let id = self.last_list.checked_add(1).ok_or(too_many)?;
-        v6::label_list_block(id, &[&labels], out)?;
-        self.last_list = id;
-        if self.lists.len() >= MOST_LISTS {
-            self.lists.clear();
-        }
-        self.lists.insert([activity, related], id);
+        let activity_label = (activity != [0; 16]).then(|| Label::ActivityId(turned(activity)));
+        let related_label = (related != [0; 16]).then(|| Label::RelatedActivityId(turned(related)));
+        let mut row = Vec::new();
+        label_list_row(activity_label.into_iter().chain(related_label), &mut row);
+        let id = self.composer.label_list(&row, out)?;
+        self.last_list = Some(([activity, related], id));
         Ok(id)
     }
 }
 
 impl Rewriter for ToV6 {
     fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
-        self.pointer_size = info.pointer_size;
         self.process_id = info.value("ProcessId").and_then(|id| id.parse().ok());
-        v6::stream_header(out);
-        let Some(redaction) = &mut self.redaction else { return Ok(v6::trace_block(info, out)?) };
+        let Some(redaction) = &mut self.redaction else {
+            return Ok(self.composer.begin(info, out)?);
+        };
         let has_process =
             info.key_values.iter().any(|(key, _)| recording_and_key(key).1 == "ProcessId");
         if has_process && redaction.hides("ProcessId") {
@@ -403,14 +301,15 @@ impl Rewriter for ToV6 {
         };
         let pairs: Vec<_> = info.key_values.iter().map(text).collect();
         let key_values: Vec<_> = pairs.iter().map(|(key, value)| (*key, &**value)).collect();
-        Ok(v6::trace_block(&TraceInfo { key_values: &key_values, ..*info }, out)?)
+        let info = TraceInfo { key_values: &key_values, ..*info };
+        Ok(self.composer.begin(&info, out)?)
     }
 
     fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
         if let Item::Event(event) = &item {
             return self.event(event, out);
         }
-        self.end_block(out)?;
+        self.composer.end_blocks(out)?;
         match item {
             Item::Metadata(types) => self.metadata(&types, out)?,
             Item::Threads(mut threads) => {
@@ -422,26 +321,27 @@ impl Rewriter for ToV6 {
                         *value = redaction.text(key, value).into_owned();
                     }
                 }
-                thread_block(&threads, out)?;
+                for thread in &threads {
+                    define(&mut self.composer, thread, out)?;
+                }
             }
             Item::RemovedThreads(threads) => {
                 let numbers = threads.into_iter();
                 let gone: Vec<_> =
                     numbers.map(|(thread, sequence)| ThreadSequence { thread, sequence }).collect();
-                v6::remove_thread_block(&gone, out)?;
+                self.composer.remove_threads(&gone, out)?;
             }
             Item::Stacks(stacks) => self.stacks(&stacks, out)?,
             Item::LabelLists(lists) => self.label_lists(lists, out)?,
             Item::SequencePoint(point) => self.sequence_point(point, out)?,
             _ => {}
         }
-        Ok(())
+        // The result has the blocks of the source.
+        Ok(self.composer.end_blocks(out)?)
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
-        self.end_block(out)?;
-        out.extend_from_slice(&v6::END_OF_STREAM);
-        Ok(())
+        Ok(self.composer.finish(out)?)
     }
 
     fn left_out(&self) -> Omissions {
@@ -449,18 +349,13 @@ impl Rewriter for ToV6 {
     }
 }
 
-fn thread_block(threads: &[Thread], out: &mut Vec<u8>) -> Result<(), FormatError> {
-    let mut rows = Vec::new();
-    for thread in threads {
-        let key_values = types::pairs(&thread.key_values);
-        let info = ThreadInfo {
-            index: thread.index,
-            name: thread.name.as_deref(),
-            process_id: thread.process_id,
-            os_thread_id: thread.os_thread_id,
-            key_values: &key_values,
-        };
-        v6::thread_row(&info, &mut rows)?;
-    }
-    v6::thread_block(&rows, out)
+fn define(composer: &mut Composer, thread: &Thread, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    let info = ThreadInfo {
+        index: thread.index,
+        name: thread.name.as_deref(),
+        process_id: thread.process_id,
+        os_thread_id: thread.os_thread_id,
+        key_values: &types::pairs(&thread.key_values),
+    };
+    composer.thread(&info, out)
 }
