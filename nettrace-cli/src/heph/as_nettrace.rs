@@ -24,13 +24,13 @@ use std::{
 };
 
 use nettrace_format::{
-    Field, FormatError, Metadata,
-    content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
-    v6::{self, RowEncoder, SequencePointFlags, ThreadSequence},
+    Composer, Field, FormatError, Metadata,
+    content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
+    v6::{self, SequencePointFlags, ThreadSequence, label_list_row},
 };
 use nettrace_reader::heph::Reader;
 
-use self::parsed::{Code, Edges, FieldType, Parsed, Type};
+use self::parsed::{Code, Edges, FieldType, OwnLabel, Parsed, Type};
 use crate::{
     event_ids::{EventIds, Sharing, Wanted},
     source::Bytes,
@@ -81,6 +81,7 @@ pub(crate) struct AsNetTrace {
     /// By the ids of streams, so that the same trace becomes the same bytes.
     threads: BTreeMap<u32, Stream>,
     edges: Edges,
+    composer: Composer,
     batch: Batch,
     /// Is added to all times, so that the epoch is a whole millisecond.
     rest: u64,
@@ -100,25 +101,12 @@ struct Held {
     lost_before: u64,
 }
 
-/// The blocks up to the next sequence point.
-#[derive(Default)]
+/// The events that wait in the composer.
+#[derive(Clone, Copy, Default)]
 struct Batch {
-    definitions: Vec<u8>,
-    /// A block for each thread, because readers take a block's numbers for those of one thread.
-    blocks: BTreeMap<u32, Block>,
     events: usize,
-    rows_len: usize,
-    lists: u32,
-    stacks: u32,
-    last: u64,
-}
-
-/// The rows of a thread.
-#[derive(Default)]
-struct Block {
-    rows: Vec<u8>,
-    encoder: RowEncoder,
-    first: u64,
+    bytes: usize,
+    /// The time of the last one.
     last: u64,
 }
 
@@ -139,6 +127,7 @@ impl AsNetTrace {
             event_ids: EventIds::default(),
             threads: BTreeMap::new(),
             edges: Edges::default(),
+            composer: Composer::new().with_block_per_thread(),
             batch: Batch::default(),
             rest: 0,
         }
@@ -187,7 +176,6 @@ impl AsNetTrace {
     fn begin(&mut self) -> Result<(), FormatError> {
         let epoch = self.reader.epoch().unwrap_or(0);
         self.rest = epoch % 1_000_000;
-        v6::stream_header(&mut self.out);
         let info = TraceInfo {
             sync_utc: SystemTimeParts::from_unix_millis((epoch / 1_000_000) as i64),
             sync_ticks: 0,
@@ -195,7 +183,7 @@ impl AsNetTrace {
             pointer_size: 8,
             key_values: &[("nettrace.source", "heph")],
         };
-        v6::trace_block(&info, &mut self.out)
+        self.composer.begin(&info, &mut self.out)
     }
 
     /// Writes the oldest event that waits.
@@ -204,26 +192,25 @@ impl AsNetTrace {
             return Ok(());
         };
         self.held_bytes -= event.payload.len() + 8 * event.stack.len() + 256;
-        if self.batch.events >= BATCH || self.batch.rows_len >= BATCH_BYTES {
+        if self.batch.events >= BATCH || self.batch.bytes >= BATCH_BYTES {
             // A sequence point is never between two events of one time.
             if at > self.batch.last { self.write_batch(0)? } else { self.write_blocks()? }
         }
-        let definitions = &mut self.batch.definitions;
-        let next = self.types.len() as u32 + 1;
+        let (composer, out) = (&mut self.composer, &mut self.out);
         let metadata_id = match self.types.get(&event.ty) {
             Some(id) => *id,
             None => {
-                let ty = &event.ty;
+                let (ty, id) = (&event.ty, composer.new_metadata_id());
                 let wanted = Wanted {
                     provider: &ty.provider,
-                    event_id: if ty.id == 0 { next } else { ty.id },
+                    event_id: if ty.id == 0 { id } else { ty.id },
                     version: ty.version,
                     what: format!("{} {:?}", ty.name, ty.fields),
                 };
                 let event_id = self.event_ids.give(wanted, Sharing::Versions);
-                define(&event.ty, next, event_id, definitions)?;
-                self.types.insert(event.ty.clone(), next);
-                next
+                composer.metadata(&describe(ty, id, event_id)?, out)?;
+                self.types.insert(ty.clone(), id);
+                id
             }
         };
         let stream = self.threads.entry(event.stream).or_default();
@@ -235,65 +222,36 @@ impl AsNetTrace {
                 os_thread_id: Some(event.stream.into()),
                 ..ThreadInfo::default()
             };
-            let mut row = Vec::new();
-            v6::thread_row(&info, &mut row)?;
-            v6::thread_block(&row, definitions)?;
+            composer.thread(&info, out)?;
         }
-        let sequence = stream.sequence.wrapping_add(1).wrapping_add(lost_before as u32);
-        stream.sequence = sequence;
-        let batch = &mut self.batch;
-        let mut header = RowHeader {
+        stream.sequence = stream.sequence.wrapping_add(1).wrapping_add(lost_before as u32);
+        let mut labels = Vec::new();
+        label_list_row(event.labels.iter().map(OwnLabel::label), &mut labels);
+        let header = RowHeader {
             metadata_id,
-            sequence,
+            sequence: stream.sequence,
             capture_thread: event.stream.into(),
             thread: event.stream.into(),
             processor: event.processor.unwrap_or(u32::MAX),
             timestamp: at,
-            payload_len: event.payload.len() as u32,
+            labels: composer.label_list(&labels, out)?,
+            stack: composer.stack(&event.stack, out)?,
             ..RowHeader::default()
         };
-        if !event.labels.is_empty() {
-            batch.lists += 1;
-            header.labels = batch.lists;
-            let labels: Vec<Label<'_>> = event.labels.iter().map(|label| label.label()).collect();
-            v6::label_list_block(batch.lists, &[&labels], &mut batch.definitions)?;
-        }
-        if !event.stack.is_empty() {
-            batch.stacks += 1;
-            header.stack = batch.stacks;
-            v6::stack_block(batch.stacks, &[&event.stack], 8, &mut batch.definitions)?;
-        }
-        let block = batch.blocks.entry(event.stream).or_default();
-        let before = block.rows.len();
-        if before == 0 {
-            (block.first, block.last) = (at, at);
-        }
-        block.first = block.first.min(at);
-        block.last = block.last.max(at);
-        batch.last = batch.last.max(at);
-        block.encoder.row(&header, &mut block.rows);
-        block.rows.extend_from_slice(&event.payload);
-        batch.rows_len += block.rows.len() - before;
-        batch.events += 1;
+        self.batch.bytes += composer.row(&header, &event.payload, out)?;
+        self.batch.events += 1;
+        self.batch.last = self.batch.last.max(at);
         Ok(())
     }
 
     /// Writes the blocks so far.
     fn write_blocks(&mut self) -> Result<(), FormatError> {
-        let batch = &mut self.batch;
-        self.out.append(&mut batch.definitions);
-        for Block { rows, first, last, .. } in mem::take(&mut batch.blocks).values() {
-            let head = v6::event_block_header(*first, *last, true, rows.len())?;
-            self.out.extend_from_slice(&head);
-            self.out.extend_from_slice(rows);
-        }
-        (batch.events, batch.rows_len) = (0, 0);
-        Ok(())
+        (self.batch.events, self.batch.bytes) = (0, 0);
+        self.composer.end_blocks(&mut self.out)
     }
 
     /// Writes the blocks so far and a sequence point. `lost` events more are lost of some thread.
     fn write_batch(&mut self, lost: u64) -> Result<(), FormatError> {
-        self.write_blocks()?;
         let batch = mem::take(&mut self.batch);
         let mut defined = self.threads.values_mut().filter(|stream| stream.is_defined);
         if let Some(stream) = defined.next() {
@@ -305,8 +263,8 @@ impl AsNetTrace {
             sequence: stream.sequence,
         };
         let threads: Vec<_> = defined.map(number).collect();
-        let flags = SequencePointFlags { flush_threads: false, flush_metadata: false };
-        v6::sequence_point(batch.last.saturating_add(1), flags, &threads, &mut self.out)
+        let (at, flags) = (batch.last.saturating_add(1), SequencePointFlags::default());
+        self.composer.sequence_point(at, flags, &threads, &mut self.out)
     }
 
     fn end(&mut self, lost: u64) -> Result<(), FormatError> {
@@ -315,13 +273,12 @@ impl AsNetTrace {
             self.write_first()?;
         }
         self.write_batch(lost)?;
-        self.out.extend_from_slice(&v6::END_OF_STREAM);
-        Ok(())
+        self.composer.finish(&mut self.out)
     }
 }
 
-/// Describes an event type.
-fn define(ty: &Type, id: u32, event_id: u32, out: &mut Vec<u8>) -> Result<(), FormatError> {
+/// Describes an event type, as a row of a Metadata block.
+fn describe(ty: &Type, id: u32, event_id: u32) -> Result<Vec<u8>, FormatError> {
     fn described(ty: FieldType) -> nettrace_format::Type {
         use nettrace_format::Type;
         let plain = match ty.code {
@@ -357,7 +314,7 @@ fn define(ty: &Type, id: u32, event_id: u32, out: &mut Vec<u8>) -> Result<(), Fo
     };
     let mut row = Vec::new();
     v6::put_metadata_row(&description, &mut row)?;
-    v6::metadata_block(&row, out)
+    Ok(row)
 }
 
 impl Read for AsNetTrace {
