@@ -13,7 +13,7 @@
 //!
 //! Apart from one row, a composer holds at most [`MOST_DEFINITIONS`] bytes of each kind of
 //! definition, as many bytes of rows as its [block size](Composer::with_block_size) for each open
-//! block, and contents up to a [bound](definitions).
+//! block and for [`MOST_SPARE`] that were, and contents up to a [bound](definitions).
 
 mod definitions;
 
@@ -36,6 +36,9 @@ const BLOCK_SIZE: usize = 4 << 20;
 
 /// The largest block size. A row more still has room in a block.
 const MOST_BLOCK_SIZE: usize = 15 << 20;
+
+/// The most buffers that are kept for later blocks.
+const MOST_SPARE: usize = 16;
 
 /// Composes the blocks of a stream of version 6.
 ///
@@ -218,8 +221,8 @@ impl Composer {
         self.stacks.define(id, &self.stack_row, out)
     }
 
-    /// The id of a label list, which is defined unless it is known; 0 for an empty one. `labels` are
-    /// the bytes of [`v6::label_list_row`].
+    /// The id of a label list, which is defined unless it is known; 0 for an empty one. `labels` is
+    /// its row, as [`v6::label_list_row`] writes it.
     ///
     /// # Errors
     /// Those of [`v6::label_rows_block`].
@@ -227,7 +230,7 @@ impl Composer {
         if labels.is_empty() { Ok(0) } else { self.label_lists.id_of(labels, out) }
     }
 
-    /// Defines a label list under an id of the caller.
+    /// Defines a label list, by its row, under an id of the caller.
     ///
     /// # Errors
     /// [`FormatError::EmptyLabelList`], and those of [`v6::label_rows_block`].
@@ -286,7 +289,9 @@ impl Composer {
         self.definitions(out)?;
         for mut block in self.open.drain(..) {
             block.write(out)?;
-            self.spare.push(block.rows);
+            if self.spare.len() < MOST_SPARE {
+                self.spare.push(block.rows);
+            }
         }
         self.places.clear();
         self.last_place = 0;
@@ -400,12 +405,7 @@ impl EventBlock {
     fn write(&mut self, out: &mut Vec<u8>) -> Result<(), FormatError> {
         if !self.rows.is_empty() {
             let rows = &self.rows;
-            out.extend_from_slice(&v6::event_block_header(
-                self.first,
-                self.last,
-                true,
-                rows.len(),
-            )?);
+            out.extend(v6::event_block_header(self.first, self.last, true, rows.len())?);
             out.extend_from_slice(rows);
             *self = Self::new(self.thread, mem::take(&mut self.rows));
             self.rows.clear();

@@ -5,7 +5,6 @@
 //! forgotten, and defined again under other ids where they are needed.
 
 use alloc::{collections::BTreeMap, vec::Vec};
-use core::mem;
 
 use super::MOST_DEFINITIONS;
 use crate::{
@@ -22,21 +21,31 @@ use crate::{
 const MOST_CONTENTS: usize = 1 << 16;
 
 /// The most bytes of the contents whose ids are known.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 16 << 20;
 
 /// A content, after a hash of it. The order of the pairs is mostly that of the hashes, so that a
 /// look-up reads one content, and contents whose hashes are equal on purpose are found as well.
 type Key = (u64, Vec<u8>);
 
+/// When a content was defined last, in sequence points before it, and its id.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    epoch: u64,
+    id: u32,
+}
+
 #[derive(Debug)]
 pub(super) struct Definitions {
     kind: BlockKind,
     last_id: u32,
-    ids: BTreeMap<Key, u32>,
-    /// The bytes of the contents in `ids`.
-    known_bytes: usize,
-    /// Those up to the last sequence point.
-    ids_before: BTreeMap<Key, u32>,
+    /// The contents that were defined since the sequence point before the last one.
+    known: BTreeMap<Key, Known>,
+    /// How many sequence points there are.
+    epoch: u64,
+    /// How many contents were defined since the last one, and their bytes.
+    count: usize,
+    bytes: usize,
+    /// The bytes of those that were known before it, too.
     repeated: usize,
     /// What is looked up.
     wanted: Key,
@@ -51,9 +60,10 @@ impl Definitions {
         Self {
             kind,
             last_id,
-            ids: BTreeMap::new(),
-            known_bytes: 0,
-            ids_before: BTreeMap::new(),
+            known: BTreeMap::new(),
+            epoch: 0,
+            count: 0,
+            bytes: 0,
             repeated: 0,
             wanted: Key::default(),
             rows: Vec::new(),
@@ -72,21 +82,24 @@ impl Definitions {
         self.wanted.0 = hash(content);
         self.wanted.1.clear();
         self.wanted.1.extend_from_slice(content);
-        if let Some(id) = self.ids.get(&self.wanted) {
-            return Ok(*id);
+        let known = self.known.get(&self.wanted).copied();
+        if let Some(known) = known.filter(|known| known.epoch == self.epoch) {
+            return Ok(known.id);
         }
-        let id = self.next_id()?;
-        self.define(id, content, out)?;
-        if self.ids_before.contains_key(&self.wanted) {
-            self.repeated += content.len();
+        let now = Known { epoch: self.epoch, id: self.next_id()? };
+        self.define(now.id, content, out)?;
+        if self.count >= MOST_CONTENTS || self.bytes >= MOST_BYTES {
+            self.known.clear();
+            (self.count, self.bytes) = (0, 0);
         }
-        if self.ids.len() >= MOST_CONTENTS || self.known_bytes >= MOST_BYTES {
-            self.ids.clear();
-            self.known_bytes = 0;
+        self.count += 1;
+        self.bytes += content.len();
+        self.repeated += if known.is_some() { content.len() } else { 0 };
+        match known.and_then(|_| self.known.get_mut(&self.wanted)) {
+            Some(known) => *known = now,
+            None => drop(self.known.insert(self.wanted.clone(), now)),
         }
-        self.known_bytes += content.len();
-        self.ids.insert(self.wanted.clone(), id);
-        Ok(id)
+        Ok(now.id)
     }
 
     /// Defines a content under an id.
@@ -129,8 +142,9 @@ impl Definitions {
 
     /// Begins again after a sequence point. Everything must be written.
     pub(super) fn restart(&mut self) {
-        self.ids_before = mem::take(&mut self.ids);
-        (self.last_id, self.known_bytes, self.repeated) = (0, 0, 0);
+        self.known.retain(|_, known| known.epoch == self.epoch);
+        self.epoch += 1;
+        (self.last_id, self.count, self.bytes, self.repeated) = (0, 0, 0, 0);
     }
 
     /// The bytes of contents that were known before the last sequence point, and defined after it.
@@ -165,7 +179,7 @@ mod tests {
         assert_eq!(lists.id_of(&content(0), &mut out), Ok(1));
         let next = MOST_CONTENTS as u32 + 1;
         assert_eq!(lists.id_of(&content(MOST_CONTENTS), &mut out), Ok(next));
-        assert_eq!(lists.ids.len(), 1);
+        assert_eq!(lists.known.len(), 1);
         assert_eq!(lists.id_of(&content(0), &mut out), Ok(next + 1));
     }
 
