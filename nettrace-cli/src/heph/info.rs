@@ -6,16 +6,14 @@ use std::{
     io::{self, Write},
 };
 
-use nettrace_reader::heph::{Event, Reader};
+use nettrace_reader::heph::{Event, Reader, Span, SpanPart};
+use nettrace_views::model::{Role, SpanCounts};
 use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    heph::{
-        Epoch, HephSource,
-        spans::{self, Spans},
-    },
-    info::{InfoOptions, MOST_ROWS, Rate, Rates, write_json, write_rate},
+    heph::{Epoch, HephSource},
+    info::{InfoOptions, MOST_ROWS, Rate, Rates, ShownSpans, write_json, write_rate},
     limits::Limits,
     seconds::Seconds,
     source::Bytes,
@@ -80,7 +78,8 @@ struct Counts {
     /// The earliest start and the latest end.
     times: Option<(u64, u64)>,
     rates: Rates,
-    spans: Spans,
+    /// By a hash of what the packets of a span have in common.
+    spans: SpanCounts<u64>,
 }
 
 pub(crate) fn info(
@@ -112,7 +111,7 @@ impl Counts {
         let (first, last) = self.times.unwrap_or((u64::MAX, 0));
         self.times = Some((first.min(event.start), last.max(event.end)));
         self.rates.count(event.start);
-        self.spans.count(event);
+        self.count_span(event);
         if let Some(count) = self.names.get_mut(event.description) {
             *count += 1;
         } else if self.names.len() < MOST_NAMES && self.name_bytes < MOST_NAME_BYTES {
@@ -120,6 +119,21 @@ impl Counts {
             self.names.insert(event.description.to_owned(), 1);
         } else {
             self.other_events += 1;
+        }
+    }
+
+    fn count_span(&mut self, event: &Event<'_>) {
+        let spans = &mut self.spans;
+        let Some(Span { part, provider, name, trace, id, .. }) = event.span() else {
+            // Those of other writers are spans if they take time.
+            spans.count += u64::from(event.end > event.start);
+            return;
+        };
+        let key = spans.hash((provider, name, trace, id));
+        match part {
+            SpanPart::Whole => spans.complete(&key),
+            SpanPart::Start => spans.count_as(Role::Start, key, 0),
+            _ => spans.count_as(Role::Stop, key, 0),
         }
     }
 }
@@ -188,7 +202,7 @@ fn write_text(info: &Info, all_streams: bool, out: &mut impl Write) -> io::Resul
         )?;
     }
     if info.spans > 0 {
-        let shown = spans::Shown {
+        let shown = ShownSpans {
             count: info.spans,
             without_end: info.spans_without_end,
             without_start: info.spans_without_start,

@@ -4,7 +4,6 @@
 mod as_nettrace;
 mod events;
 mod info;
-mod spans;
 mod verify;
 
 use std::{

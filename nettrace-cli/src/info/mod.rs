@@ -31,7 +31,7 @@ use crate::{
 
 pub(crate) use self::{
     rate::{Rate, Rates},
-    text::{MOST_ROWS, write_rate},
+    text::{MOST_ROWS, ShownSpans, write_rate},
 };
 
 /// Options of `info`.

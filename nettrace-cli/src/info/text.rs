@@ -85,7 +85,13 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
         row("", &what)?;
     }
     if info.spans > 0 {
-        row("spans", &SpanCounts(info))?;
+        let shown = ShownSpans {
+            count: info.spans,
+            without_end: info.spans_without_end,
+            without_start: info.spans_without_start,
+            uncounted: info.uncounted_spans,
+        };
+        row("spans", &shown)?;
     }
     let per_event = match info.events {
         0 => 0.0,
@@ -134,16 +140,20 @@ impl fmt::Display for Files<'_> {
 }
 
 /// The number of spans, and what is missing of some.
-struct SpanCounts<'a>(&'a Info);
+pub(crate) struct ShownSpans {
+    pub(crate) count: u64,
+    pub(crate) without_end: u64,
+    pub(crate) without_start: u64,
+    pub(crate) uncounted: u64,
+}
 
-impl fmt::Display for SpanCounts<'_> {
+impl fmt::Display for ShownSpans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let info = self.0;
-        let (ends, starts) = (info.spans_without_end, info.spans_without_start);
-        write!(f, "{} ({ends} without an end, {starts} without a start)", info.spans)?;
-        match info.uncounted_spans {
+        let Self { count, without_end, without_start, uncounted } = self;
+        write!(f, "{count} ({without_end} without an end, {without_start} without a start)")?;
+        match uncounted {
             0 => Ok(()),
-            count => write!(f, "; {count} starts and stops had no room and are not counted"),
+            _ => write!(f, "; {uncounted} starts and stops had no room and are not counted"),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use nettrace_reader::{Event, LastLabels, SortedReader};
-use nettrace_views::model::{EndFields, Ids, Key, Role};
+use nettrace_views::model::{EndFields, Ids, Key, Role, SpanTable};
 
 use crate::{
     failure::Failure,
@@ -40,7 +40,12 @@ pub(super) fn align(
     // What is damaged is told when the recordings are merged.
     let end = Arc::new(Mutex::new(End::default()));
     let mut lanes = Lanes::new(recordings.to_vec(), times.clone(), limits, end);
-    let mut pairs = Pairs::default();
+    let mut pairs = Pairs {
+        spans: SpanTable::new(MOST, MOST),
+        waiting: HashMap::new(),
+        oldest_waiting: VecDeque::new(),
+        found: BTreeMap::new(),
+    };
     while let Some((at, kept)) = lanes.next(&mut pairs)? {
         if let Some(edge) = kept.edge.take() {
             pairs.edge(edge, at);
@@ -99,10 +104,11 @@ impl Bounds {
     }
 }
 
-/// A span that has ended.
+/// A span. One that is under way has no end yet.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     recording: usize,
+    parent: Option<Key>,
     start: i128,
     end: i128,
 }
@@ -124,12 +130,9 @@ struct Kept {
 }
 
 /// Spans, and the pairs that were found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pairs {
-    open: HashMap<Key, (usize, i128, Option<Key>)>,
-    ended: HashMap<Key, Span>,
-    /// In the order of their ends.
-    oldest: VecDeque<Key>,
+    spans: SpanTable<Span>,
     /// Spans that have ended, by the parents for which they wait.
     waiting: HashMap<Key, Vec<Span>>,
     oldest_waiting: VecDeque<Key>,
@@ -161,36 +164,39 @@ impl Take for Pairs {
 impl Pairs {
     fn edge(&mut self, edge: Edge, at: i128) {
         let Edge { recording, role, span, parent, duration } = edge;
+        let keys = [Some(span), None];
         match role {
             Role::Start => {
-                if self.open.len() < MOST {
-                    self.open.insert(span, (recording, at, parent));
+                self.spans.begin(keys, 1, Span { recording, parent, start: at, end: at });
+                while let Some(oldest) = self.spans.give_up() {
+                    self.spans.take(oldest);
                 }
             }
             Role::Stop => {
-                if let Some((recording, start, parent)) = self.open.remove(&span) {
-                    self.ended(span, parent, Span { recording, start, end: at });
-                }
+                let open = self.spans.find(span).filter(|place| self.spans.is_open(*place));
+                let Some(started) = open.and_then(|place| self.spans.take(place)) else { return };
+                self.ended(span, Span { end: at, ..started });
             }
             _ => {
                 if let Some(duration) = duration {
                     let start = at - i128::from(duration);
-                    self.ended(span, parent, Span { recording, start, end: at });
+                    self.ended(span, Span { recording, parent, start, end: at });
                 }
             }
         }
     }
 
-    fn ended(&mut self, key: Key, parent: Option<Key>, span: Span) {
+    fn ended(&mut self, key: Key, span: Span) {
         for child in self.waiting.remove(&key).unwrap_or_default() {
             self.pair(span, child);
         }
-        if let Some(parent) = parent {
-            let is_near = |open: &(usize, i128, Option<Key>)| open.0 == span.recording;
-            match self.ended.get(&parent).copied() {
-                Some(parent) => self.pair(parent, span),
-                None if self.open.get(&parent).is_some_and(is_near) => {}
-                None => {
+        if let Some(parent) = span.parent {
+            let found = self.spans.find(parent);
+            let is_open = found.is_some_and(|place| self.spans.is_open(place));
+            match found.and_then(|place| self.spans.get(place)).copied() {
+                Some(parent) if !is_open => self.pair(parent, span),
+                Some(parent) if parent.recording == span.recording => {}
+                _ => {
                     self.waiting.entry(parent).or_default().push(span);
                     self.oldest_waiting.push_back(parent);
                     if self.oldest_waiting.len() > MOST {
@@ -200,12 +206,7 @@ impl Pairs {
                 }
             }
         }
-        self.ended.insert(key, span);
-        self.oldest.push_back(key);
-        if self.oldest.len() > MOST {
-            let oldest = self.oldest.pop_front();
-            oldest.map(|oldest| self.ended.remove(&oldest));
-        }
+        self.spans.add([Some(key), None], span);
     }
 
     /// Notes a span and its parent, if they are of different recordings.

@@ -8,12 +8,14 @@
 use std::{cmp::Reverse, collections::HashMap, mem::size_of};
 
 use nettrace_event::trace_context::TraceId;
-use nettrace_views::model::{Ids, Key, Known, Part, Role};
+use nettrace_views::model::{
+    Ids, Key, Part, Role, SpanEdge, SpanRecord, SpanRef, SpanState, SpanTable,
+};
 
 use crate::tree::nesting::Loose;
 
-/// What an index, and the links to parents and children, take for each span.
-const LINKS: usize = 160;
+/// What the table, and the links to parents and children, take for each span.
+const LINKS: usize = 176;
 
 /// What a span takes beside its details.
 const SPAN_BYTES: usize = size_of::<Span>() + LINKS;
@@ -24,29 +26,18 @@ const EVENT_BYTES: usize = 2 * size_of::<Inside>() + 16;
 /// A span.
 #[derive(Debug)]
 pub(super) struct Span {
-    pub(super) key: Key,
     pub(super) trace: Option<TraceId>,
-    /// 0 if it is not known.
-    pub(super) process: u32,
     /// The span's parent, which may not be in the trace.
     pub(super) parent: Option<Key>,
-    /// Its place in [`Forest::spans`], if the parent was known when the span began.
-    pub(super) parent_at: Option<u32>,
+    /// Its place, if the parent was known when the span began.
+    pub(super) parent_at: Option<SpanRef>,
     /// Its place in [`Forest::types`]. `None` if neither start nor stop is in the trace.
     pub(super) ty: Option<u32>,
     /// The place of its type in the source code, among [`Type::places`].
     place: u32,
-    pub(super) thread: Option<u64>,
     /// Where its parent is looked for, if it names none.
     pub(super) flow: Option<Flow>,
-    /// Nanoseconds since the start of the trace. If only the stop is in the trace, the start is
-    /// computed from the duration that the stop states, if it states one.
-    pub(super) start: Option<i64>,
-    pub(super) end: Option<i64>,
-    /// When the span's first event came.
-    pub(super) seen: i64,
-    pub(super) state: State,
-    pub(super) outcome: Option<Box<str>>,
+    pub(super) record: SpanRecord,
     /// What the events of start and stop say, in the form of the output.
     pub(super) start_details: Box<[u8]>,
     pub(super) stop_details: Box<[u8]>,
@@ -63,19 +54,6 @@ pub(super) struct Flow {
     pub(super) substream: u64,
 }
 
-/// What is in the trace of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Neither start nor stop, only events inside.
-    Unknown,
-    Started,
-    /// The stop without the start.
-    OnlyStopped,
-    Ended,
-    /// One event that stands for the whole span.
-    Single,
-}
-
 /// An event inside of a span.
 #[derive(Debug)]
 pub(super) struct Inside {
@@ -87,19 +65,12 @@ pub(super) struct Inside {
 /// A start, a stop, or an event for a whole span.
 #[derive(Debug)]
 pub(super) struct Edge<'a> {
-    pub(super) span: Key,
-    pub(super) ids: Ids,
-    pub(super) at: i64,
+    pub(super) of: SpanEdge<'a>,
     pub(super) provider: &'a str,
     pub(super) name: &'a str,
     /// Where its type is in the source code, if that is known.
     pub(super) place: Option<&'a str>,
-    pub(super) process: u32,
-    pub(super) thread: Option<u64>,
     pub(super) flow: Option<Flow>,
-    /// The duration and outcome that the event states.
-    pub(super) duration: Option<i64>,
-    pub(super) outcome: Option<&'a str>,
 }
 
 /// What spans are of.
@@ -136,15 +107,14 @@ impl Type {
 /// All spans so far.
 #[derive(Debug)]
 pub(super) struct Forest {
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: SpanTable<Span>,
+    /// How many spans there are.
+    count: usize,
     /// Events whose span is found at the end.
     pub(super) loose: Vec<Loose>,
     /// What there are spans of.
     pub(super) types: Vec<Type>,
     type_index: HashMap<Box<str>, HashMap<Box<str>, u32>>,
-    /// The latest span of each key.
-    by_key: HashMap<Key, u32>,
-    span_bytes: usize,
     detail_bytes: usize,
     half_limit: usize,
     /// Whether no more spans are taken. This stays so: otherwise the events of a span that was left
@@ -175,12 +145,12 @@ impl Forest {
     /// `limit` is in bytes.
     pub(super) fn new(limit: usize, slow: Option<usize>) -> Self {
         Self {
-            spans: Vec::new(),
+            // What exceeds the limit is left out: none makes room because it is old.
+            spans: SpanTable::new(usize::MAX, usize::MAX),
+            count: 0,
             loose: Vec::new(),
             types: Vec::new(),
             type_index: HashMap::new(),
-            by_key: HashMap::new(),
-            span_bytes: 0,
             detail_bytes: 0,
             half_limit: limit / 2,
             has_all_spans: false,
@@ -190,60 +160,55 @@ impl Forest {
         }
     }
 
-    /// The span with this key, if there is one.
-    pub(super) fn find(&self, key: &Key) -> Option<u32> {
-        self.by_key.get(key).copied()
-    }
-
     /// Adds what an event says of a span.
     pub(super) fn edge(&mut self, role: Role, edge: &Edge<'_>) -> Step {
+        let SpanEdge { span: key, ids, at: time, .. } = edge.of;
         let ty = self.ty(edge.provider, edge.name);
-        let met = self.find(&edge.span);
-        let known = met.map(|at| &self.spans[at as usize]);
-        let known = known.filter(|span| span.state != State::Unknown).map(|span| Known {
-            is_open: span.state == State::Started,
-            has_name: span.ty == Some(ty),
+        let part = self.spans.part(role, key, |span| {
+            let is_known = span.record.state != SpanState::Unknown;
+            is_known.then(|| span.ty == Some(ty))
         });
-        let part = role.part(known);
-        let at = match (part, met) {
-            (Part::Inside, Some(at)) => return Step::Inside(at),
-            (Part::Start, Some(_)) if known.is_some() => None,
-            // Its start came before, or only events.
-            (_, met) => met,
+        let is_heard = |at: &SpanRef| self.spans[*at].record.state == SpanState::Unknown;
+        let met = match part {
+            Part::Inside(at) => return Step::Inside(at),
+            Part::Stop(at) => Some(at),
+            // Only events of it came before, or it is another span with the id.
+            Part::Start(at) => at.filter(is_heard),
+            Part::Whole | Part::Outside => self.spans.find(key),
         };
-        let Some(at) = at.or_else(|| self.add(edge.span, &edge.ids, edge.at)) else {
+        let Some(at) = met.or_else(|| self.add(&ids, time)) else {
             match role {
                 Role::Stop => self.counts.events_left_out += 1,
                 _ => self.counts.spans_left_out += 1,
             }
             return Step::NoRoom;
         };
-        let parent_at = edge.ids.related.and_then(|key| self.find(&key)).filter(|it| *it != at);
-        let span = &mut self.spans[at as usize];
+        let parent = ids.related.and_then(|key| self.spans.find(key)).filter(|it| *it != at);
+        let place = (role != Role::Stop).then(|| self.types[ty as usize].place(edge.place));
+        let Some(span) = self.spans.get_mut(at) else { return Step::NoRoom };
+        span.place = place.unwrap_or(span.place);
         match part {
-            Part::Start => {
-                span.begin(edge, ty, State::Started);
-                span.parent = edge.ids.related;
-                span.parent_at = parent_at;
-                span.start = Some(edge.at);
+            Part::Start(_) => {
+                span.record.start(&edge.of);
+                (span.ty, span.flow) = (Some(ty), edge.flow);
+                (span.parent, span.parent_at) = (ids.related, parent);
+                self.spans.open(at, 0);
             }
-            Part::Stop => {
-                span.state = State::Ended;
-                span.end = Some(edge.at);
-                span.outcome = edge.outcome.map(Into::into);
+            Part::Stop(_) => {
+                span.record.stop(&edge.of);
+                self.spans.end(at);
             }
-            _ if role == Role::Single => span.end_at(edge, ty, State::Single),
-            _ => span.end_at(edge, ty, State::OnlyStopped),
+            _ => {
+                span.record.whole(role, &edge.of);
+                (span.ty, span.flow) = (Some(ty), edge.flow);
+            }
         }
-        if role != Role::Stop {
-            span.place = self.types[ty as usize].place(edge.place);
-        }
-        Step::Edge(at)
+        Step::Edge(at, matches!(part, Part::Start(_)))
     }
 
     /// The span of an event inside. It need not have begun.
     pub(super) fn inside(&mut self, span: Key, ids: &Ids, at: i64) -> Step {
-        match self.find(&span).or_else(|| self.add(span, ids, at)) {
+        match self.spans.find(span).or_else(|| self.add(ids, at)) {
             Some(at) => Step::Inside(at),
             None => {
                 self.counts.events_left_out += 1;
@@ -253,9 +218,9 @@ impl Forest {
     }
 
     /// Keeps an event inside, unless there is no room.
-    pub(super) fn keep_event(&mut self, span: u32, at: i64, text: Vec<u8>) {
-        let (span, has_room) = self.room(Some(span), text.len() + EVENT_BYTES);
-        let Some(span) = span.map(|span| &mut self.spans[span as usize]) else { return };
+    pub(super) fn keep_event(&mut self, span: SpanRef, at: i64, text: Vec<u8>) {
+        let has_room = self.room(Some(span), text.len() + EVENT_BYTES);
+        let Some(span) = self.spans.get_mut(span) else { return };
         if has_room {
             span.events.push(Inside { at, text: text.into() });
         } else {
@@ -265,13 +230,12 @@ impl Forest {
     }
 
     /// Keeps what a start or a stop says, unless there is no room.
-    pub(super) fn keep_details(&mut self, span: u32, is_start: bool, text: Vec<u8>) {
-        let (span, has_room) = self.room(Some(span), text.len());
-        let Some(span) = span.filter(|_| has_room) else {
+    pub(super) fn keep_details(&mut self, span: SpanRef, is_start: bool, text: Vec<u8>) {
+        let has_room = self.room(Some(span), text.len());
+        let Some(span) = self.spans.get_mut(span).filter(|_| has_room) else {
             self.counts.fields_left_out += 1;
             return;
         };
-        let span = &mut self.spans[span as usize];
         if is_start {
             span.start_details = text.into();
         } else {
@@ -290,49 +254,42 @@ impl Forest {
     }
 
     /// Adds a span of which nothing is known but its ids.
-    fn add(&mut self, span: Key, ids: &Ids, seen: i64) -> Option<u32> {
+    fn add(&mut self, ids: &Ids, seen: i64) -> Option<SpanRef> {
         if self.has_all_spans {
             return None;
         }
-        if self.span_bytes + SPAN_BYTES > self.half_limit {
+        if (self.count + 1) * SPAN_BYTES > self.half_limit {
             self.make_room(None);
-            self.has_all_spans = self.is_nearly_full(self.span_bytes);
+            self.has_all_spans = self.is_nearly_full(self.count * SPAN_BYTES);
             if self.has_all_spans {
                 return None;
             }
         }
-        self.span_bytes += SPAN_BYTES;
-        let at = u32::try_from(self.spans.len()).ok()?;
+        self.count += 1;
         // Every event of a span of ours names the parent. In other traces only the start does.
-        let parent = ids.related.filter(|_| matches!(span, Key::Span(..)));
-        self.spans.push(Span::new(span, ids.trace, seen, parent));
-        self.by_key.insert(span, at);
-        if let Some(alias) = ids.alias {
-            self.by_key.insert(alias, at);
-        }
-        Some(at)
+        let parent = ids.related.filter(|_| matches!(ids.span, Some(Key::Span(..))));
+        Some(self.spans.add(ids.keys(), Span::new(ids.trace, seen, parent)))
     }
 
     /// Keeps an event whose span is found at the end, unless there is no room.
     pub(super) fn keep_loose(&mut self, flow: Flow, at: i64, text: Vec<u8>) {
-        if self.room(None, text.len() + EVENT_BYTES + 2 * size_of::<Flow>()).1 {
+        if self.room(None, text.len() + EVENT_BYTES + 2 * size_of::<Flow>()) {
             self.loose.push(Loose { flow, event: Inside { at, text: text.into() } });
         } else {
             self.counts.events_left_out += 1;
         }
     }
 
-    /// Takes room for details, of a span if it is known. Returns the place of the span, which can
-    /// change, and whether there was room.
-    fn room(&mut self, mut span: Option<u32>, bytes: usize) -> (Option<u32>, bool) {
+    /// Takes room for details, of a span if it is known. Returns whether there was room.
+    fn room(&mut self, span: Option<SpanRef>, bytes: usize) -> bool {
         if !self.has_all_details && self.detail_bytes + bytes > self.half_limit {
-            span = self.make_room(span);
+            self.make_room(span);
             self.has_all_details = self.is_nearly_full(self.detail_bytes + bytes);
         }
         if !self.has_all_details {
             self.detail_bytes += bytes;
         }
-        (span, !self.has_all_details)
+        !self.has_all_details
     }
 
     /// Whether so little of a half is free that it is not worth the time to make room again.
@@ -340,83 +297,66 @@ impl Forest {
         bytes >= self.half_limit / 4 * 3
     }
 
-    /// Removes the trees that have ended and are not wanted: only the slowest roots are. Returns
-    /// the new place of the span `current`, whose tree stays.
-    fn make_room(&mut self, current: Option<u32>) -> Option<u32> {
-        let Some(slow) = self.slow else { return current };
-        let roots = self.roots();
-        let mut durations: Vec<_> = (0..self.spans.len())
-            .filter(|at| roots[*at] == *at as u32)
-            .filter_map(|at| Some((Reverse(self.spans[at].duration()?), at)))
+    /// Removes the trees that have ended and are not wanted: only the slowest roots are. The tree
+    /// of the span `current` stays.
+    fn make_room(&mut self, current: Option<SpanRef>) {
+        let Some(slow) = self.slow else { return };
+        let (spans, roots) = (&self.spans, self.roots());
+        let places = spans.places();
+        let mut durations: Vec<_> = places
+            .iter()
+            .filter(|at| roots[at.slot()] == Some(**at))
+            .filter_map(|at| Some((Reverse(spans[*at].record.duration()?), *at)))
             .collect();
         durations.sort_unstable();
-        let mut is_gone = vec![false; self.spans.len()];
-        for (_, at) in durations.into_iter().skip(slow) {
-            is_gone[at] = true;
+        // By the slots of roots.
+        let mut is_gone = vec![false; spans.slots()];
+        for (_, root) in durations.into_iter().skip(slow) {
+            is_gone[root.slot()] = true;
         }
-        let is_over = |span: &Span| matches!(span.state, State::Ended | State::Single);
-        for (at, span) in self.spans.iter().enumerate() {
-            if !is_over(span) || current == Some(at as u32) {
-                is_gone[roots[at] as usize] = false;
-            }
+        let is_over = |at: SpanRef| {
+            matches!(spans[at].record.state, SpanState::Ended | SpanState::Single)
+                && current != Some(at)
+        };
+        for at in places.iter().filter(|at| !is_over(**at)) {
+            roots[at.slot()].inspect(|root| is_gone[root.slot()] = false);
         }
-        // Where the spans go that stay.
-        let mut places = Vec::with_capacity(self.spans.len());
-        let mut next = 0;
-        for (at, root) in roots.iter().enumerate() {
-            let stays = !is_gone[*root as usize];
-            places.push(stays.then_some(next));
-            next += u32::from(stays);
-            if !stays {
-                self.detail_bytes -= self.spans[at].detail_bytes();
-                self.span_bytes -= SPAN_BYTES;
-                self.counts.spans_gone += 1;
-                self.counts.roots_gone += u64::from(*root == at as u32);
-            }
+        for at in places {
+            let root = roots[at.slot()].filter(|root| is_gone[root.slot()]);
+            let Some(span) = root.and_then(|_| self.spans.take(at)) else { continue };
+            self.count -= 1;
+            self.detail_bytes -= span.detail_bytes();
+            self.counts.spans_gone += 1;
+            self.counts.roots_gone += u64::from(root == Some(at));
         }
-        let mut at = 0;
-        self.spans.retain_mut(|span| {
-            at += 1;
-            span.parent_at = span.parent_at.and_then(|parent| places[parent as usize]);
-            places[at - 1].is_some()
-        });
-        self.by_key.retain(|_, at| match places[*at as usize] {
-            Some(place) => {
-                *at = place;
-                true
-            }
-            None => false,
-        });
-        places[current? as usize]
     }
 
-    /// The place of each span's parent.
-    pub(super) fn parent_of(&self, at: usize) -> Option<usize> {
+    /// A span's parent, if it is in the trace.
+    pub(super) fn parent_of(&self, at: SpanRef) -> Option<SpanRef> {
         let span = &self.spans[at];
-        let found = span.parent_at.or_else(|| self.find(&span.parent?));
-        found.map(|it| it as usize).filter(|it| *it != at)
+        let known = span.parent_at.filter(|parent| self.spans.get(*parent).is_some());
+        known.or_else(|| self.spans.find(span.parent?)).filter(|it| *it != at)
     }
 
-    /// The place of each span's root. In a cycle, which only a damaged trace has, any of them.
-    fn roots(&self) -> Vec<u32> {
-        const NONE: u32 = u32::MAX;
-        let mut roots = vec![NONE; self.spans.len()];
-        let mut path = Vec::new();
-        for start in 0..self.spans.len() {
+    /// The root of each span, by slot. In a cycle, which only a damaged trace has, any of them.
+    fn roots(&self) -> Vec<Option<SpanRef>> {
+        let mut roots = vec![None; self.spans.slots()];
+        let mut path: Vec<SpanRef> = Vec::new();
+        for start in self.spans.places() {
             let mut at = start;
             let root = loop {
-                if roots[at] != NONE {
-                    break roots[at];
+                if let Some(root) = roots[at.slot()] {
+                    break root;
                 }
                 // A span that is met again is its own root until the path is done.
-                roots[at] = at as u32;
+                roots[at.slot()] = Some(at);
                 path.push(at);
                 match self.parent_of(at) {
                     Some(parent) => at = parent,
-                    None => break at as u32,
+                    None => break at,
                 }
             };
-            path.drain(..).for_each(|at| roots[at] = root);
+            path.drain(..).for_each(|at| roots[at.slot()] = Some(root));
         }
         roots
     }
@@ -425,66 +365,33 @@ impl Forest {
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It began or ended this span.
-    Edge(u32),
+    /// It began this span, or ended it: whether it began it.
+    Edge(SpanRef, bool),
     /// It is one inside of this span.
-    Inside(u32),
+    Inside(SpanRef),
     NoRoom,
 }
 
 impl Span {
     /// The process on which it began, if the trace states it.
     pub(super) fn process_id(&self) -> Option<u64> {
-        (self.process != 0).then_some(self.process.into())
+        (self.record.process != 0).then_some(self.record.process.into())
     }
 
-    fn new(key: Key, trace: Option<TraceId>, seen: i64, parent: Option<Key>) -> Self {
+    fn new(trace: Option<TraceId>, seen: i64, parent: Option<Key>) -> Self {
         Self {
-            key,
             trace,
-            process: 0,
             parent,
             parent_at: None,
             ty: None,
             place: u32::MAX,
-            thread: None,
             flow: None,
-            start: None,
-            end: None,
-            seen,
-            state: State::Unknown,
-            outcome: None,
+            record: SpanRecord::new(seen),
             start_details: Box::default(),
             stop_details: Box::default(),
             events: Vec::new(),
             left_out: 0,
         }
-    }
-
-    fn begin(&mut self, edge: &Edge<'_>, ty: u32, state: State) {
-        self.ty = Some(ty);
-        self.state = state;
-        self.process = edge.process;
-        self.thread = edge.thread;
-        self.flow = edge.flow;
-    }
-
-    /// Takes all that is known of a span from its last event.
-    fn end_at(&mut self, edge: &Edge<'_>, ty: u32, state: State) {
-        self.begin(edge, ty, state);
-        self.end = Some(edge.at);
-        self.start = edge.duration.map(|duration| edge.at.saturating_sub(duration));
-        self.outcome = edge.outcome.map(Into::into);
-    }
-
-    /// Nanoseconds from start to end, if both are known.
-    pub(super) fn duration(&self) -> Option<i64> {
-        Some(self.end?.saturating_sub(self.start?))
-    }
-
-    /// The first time at which the span is known to exist. Every span has an event.
-    pub(super) fn first(&self) -> i64 {
-        self.start.unwrap_or(self.seen)
     }
 
     /// What its details take.

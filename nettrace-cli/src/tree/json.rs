@@ -4,7 +4,7 @@ use std::io::Write;
 
 use nettrace_reader::Event;
 use nettrace_views::{
-    model::Time,
+    model::{Key, SpanRef, Time},
     text::{Payload, is_id},
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -15,10 +15,9 @@ use crate::{
     payload::{JsonLabels, JsonValue},
     spelling::to_json,
     tree::{
-        Key,
-        forest::{Forest, Span, State},
+        forest::Forest,
         id_text,
-        order::{Length, Node, Outside, Trees},
+        order::{Node, Outside, Trees},
         process_name,
     },
 };
@@ -27,7 +26,7 @@ use crate::{
 pub(super) fn write(
     forest: &Forest,
     trees: &Trees<'_>,
-    root: usize,
+    root: SpanRef,
     facts: &Facts,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -37,8 +36,8 @@ pub(super) fn write(
     write!(out, "{{")?;
     member(out, "trace", &trace)?;
     add(out, "remote_parent", &parent)?;
-    if let Some(span) = followed {
-        add(out, "follows_from", &id_text(&span.key))?;
+    if let Some(Node { key, span, .. }) = followed {
+        add(out, "follows_from", &key.as_ref().map(id_text))?;
         add(out, "follows_from_trace", &span.trace.map(|id| id.to_string()))?;
     }
     write!(out, ",\"spans\":[")?;
@@ -63,7 +62,8 @@ fn span(
     facts: &Facts,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let Node { span, depth, length, own, .. } = node;
+    let Node { key, span, depth, at_least, own, .. } = node;
+    let record = &span.record;
     write!(out, "{{")?;
     member(out, "depth", &depth)?;
     let ty = span.ty.map(|ty| &forest.types[ty as usize]);
@@ -72,27 +72,22 @@ fn span(
     if let Some(place) = ty.and_then(|ty| ty.shown_place(span)) {
         add(out, "place", &place)?;
     }
-    match &span.key {
-        Key::Span(_, id) => add(out, "span", &id.to_string())?,
-        Key::Activity(id) => {
+    match key {
+        Some(Key::Activity(id)) => {
             add(out, "activity", &id.to_string())?;
-            let path = id.path_in(span.process).or(id.path());
+            let path = id.path_in(record.process).or(id.path());
             add(out, "path", &path.map(|path| path.to_string()))?;
         }
+        key => add(out, "span", &key.as_ref().map(id_text))?,
     }
     add(out, "parent", &span.parent.as_ref().map(id_text))?;
-    add(out, "state", &state(span))?;
-    add(out, "outcome", &span.outcome)?;
-    let unix = span.start.and_then(|start| Some(facts.clock.start()? + i128::from(start)));
+    add(out, "state", &record.state.name())?;
+    add(out, "outcome", &record.outcome)?;
+    let unix = record.start.and_then(|start| Some(facts.clock.start()? + i128::from(start)));
     add(out, "time", &unix.and_then(|unix| Some(Time::of_unix(unix)?.to_string())))?;
-    add(out, "since_start_ns", &span.start)?;
-    let (duration, least) = match length {
-        Length::Exact(nanos) => (Some(nanos), None),
-        Length::AtLeast(nanos) => (None, Some(nanos)),
-        Length::Unknown => (None, None),
-    };
-    add(out, "duration_ns", &duration)?;
-    add(out, "at_least_ns", &least)?;
+    add(out, "since_start_ns", &record.start)?;
+    add(out, "duration_ns", &record.duration())?;
+    add(out, "at_least_ns", &at_least)?;
     add(out, "self_ns", &own)?;
     if let Some(outside) = node.outside {
         let name = match outside {
@@ -105,7 +100,7 @@ fn span(
     if let Some(name) = process_name(span, facts) {
         add(out, "process_name", &name)?;
     }
-    add(out, "thread", &span.thread)?;
+    add(out, "thread", &record.thread)?;
     for (name, details) in [("start", &span.start_details), ("stop", &span.stop_details)] {
         let details: &[u8] = if details.is_empty() { b"null" } else { details };
         write!(out, ",\"{name}\":")?;
@@ -119,16 +114,6 @@ fn span(
     write!(out, "]")?;
     add(out, "left_out_events", &span.left_out)?;
     Ok(out.write_all(b"}")?)
-}
-
-fn state(span: &Span) -> &'static str {
-    match span.state {
-        State::Ended => "ended",
-        State::Single => "single",
-        State::Started => "without_end",
-        State::OnlyStopped => "without_start",
-        State::Unknown => "unknown",
-    }
 }
 
 /// Adds a member to an object that has one.

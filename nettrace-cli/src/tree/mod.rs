@@ -19,7 +19,7 @@ use std::{
 use nettrace_event::trace_context::TraceId;
 use nettrace_reader::{Event, Label, SortedReader};
 use nettrace_views::{
-    model::{EndFields, Ids, Key, PerType, Role, place, process_id, span_name},
+    model::{EndFields, Ids, Key, PerType, Role, SpanEdge, SpanState, place, span_name},
     text::{Detail, EventType, Payload},
 };
 
@@ -34,7 +34,7 @@ use crate::{
     spelling,
     summary::say,
     tree::{
-        forest::{Edge, Flow, Forest, Span, State, Step},
+        forest::{Edge, Flow, Forest, Span, Step},
         order::Trees,
     },
 };
@@ -175,17 +175,11 @@ impl Reading {
                 let name = spelling::event_name(event.metadata());
                 let place = place(event.metadata());
                 let edge = Edge {
-                    span,
-                    ids,
-                    at,
+                    of: SpanEdge::of(event, (span, ids), at, (duration, outcome.as_deref())),
                     provider: &event.metadata().provider,
                     name: span_name(&name),
                     place: place.as_deref(),
-                    process: process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0),
-                    thread: event.thread().os_thread_id,
                     flow,
-                    duration,
-                    outcome: outcome.as_deref(),
                 };
                 self.forest.edge(role, &edge)
             }
@@ -196,8 +190,7 @@ impl Reading {
                 let text = self.options.inside(event, place, ty, &payload, &self.facts)?;
                 self.forest.keep_event(span, at, text);
             }
-            Step::Edge(span) => {
-                let is_start = self.forest.spans[span as usize].state == State::Started;
+            Step::Edge(span, is_start) => {
                 let text = match self.options.json {
                     true => json::details(event, &payload, is_start)?,
                     false => text::details(event, &payload, is_start, self.options.detail())?,
@@ -216,9 +209,10 @@ impl Reading {
         events: &SortedReader<Source>,
     ) -> io::Result<()> {
         let Self { forest, outside, .. } = self;
+        let spans = forest.spans.places();
         let count = |state| {
-            let spans = forest.spans.iter();
-            spans.filter(|span: &&Span| span.state == state).count() as u64
+            let states = spans.iter().map(|at| forest.spans[*at].record.state);
+            states.filter(|it| *it == state).count() as u64
         };
         let counts = &forest.counts;
         say(Some(format_args!(
@@ -227,10 +221,10 @@ impl Reading {
              left_out_events={} left_out_fields={}",
             self.events,
             events.totals().lost,
-            forest.spans.len() as u64 - count(State::Unknown) + counts.spans_gone,
-            count(State::Started),
-            count(State::OnlyStopped),
-            count(State::Unknown),
+            spans.len() as u64 - count(SpanState::Unknown) + counts.spans_gone,
+            count(SpanState::Started),
+            count(SpanState::OnlyStopped),
+            count(SpanState::Unknown),
             roots as u64 + counts.roots_gone,
             counts.spans_left_out,
             counts.events_left_out,

@@ -7,6 +7,8 @@
 
 use std::cmp::Reverse;
 
+use nettrace_views::model::SpanRef;
+
 use super::forest::{Flow, Forest, Inside};
 
 /// An event that belongs to no span yet.
@@ -16,9 +18,9 @@ pub(super) struct Loose {
     pub(super) event: Inside,
 }
 
-/// What is nested: a span by its place, or an event.
+/// What is nested.
 enum Item {
-    Span(u32),
+    Span(SpanRef),
     Event(Inside),
 }
 
@@ -26,24 +28,25 @@ enum Item {
 /// are in no span.
 pub(super) fn nest(forest: &mut Forest) -> u64 {
     let mut items = Vec::new();
-    for (at, span) in forest.spans.iter().enumerate() {
+    for at in forest.spans.places() {
+        let span = &forest.spans[at];
         let is_root = span.parent.is_none() && span.parent_at.is_none();
-        let (Some(flow), Some(start), Some(end), true) = (span.flow, span.start, span.end, is_root)
-        else {
+        let (start, end) = (span.record.start, span.record.end);
+        let (Some(flow), Some(start), Some(end), true) = (span.flow, start, end, is_root) else {
             continue;
         };
         // Of two spans with the same times the one that was written later is around the other.
-        items.push((flow, start, Reverse((end, at)), Item::Span(at as u32)));
+        items.push((flow, start, Reverse((end, Some(at))), Item::Span(at)));
     }
     for Loose { flow, event } in std::mem::take(&mut forest.loose) {
-        items.push((flow, event.at, Reverse((event.at, 0)), Item::Event(event)));
+        items.push((flow, event.at, Reverse((event.at, None)), Item::Event(event)));
     }
     items.sort_by_key(|(flow, start, end, _)| (*flow, *start, *end));
     let mut outside = 0;
     let mut current = None;
     // The spans around the next item, each with its end. A span that ends before the next one does
     // contains nothing that the next one does not contain, too.
-    let mut around: Vec<(u32, i64)> = Vec::new();
+    let mut around: Vec<(SpanRef, i64)> = Vec::new();
     for (flow, _, Reverse((end, _)), item) in items {
         if current.replace(flow) != Some(flow) {
             around.clear();
@@ -54,11 +57,15 @@ pub(super) fn nest(forest: &mut Forest) -> u64 {
         let parent = around.last().map(|(at, _)| *at);
         match (item, parent) {
             (Item::Span(at), parent) => {
-                forest.spans[at as usize].parent_at = parent;
+                if let Some(span) = forest.spans.get_mut(at) {
+                    span.parent_at = parent;
+                }
                 around.push((at, end));
             }
             (Item::Event(event), Some(parent)) => {
-                forest.spans[parent as usize].events.push(event);
+                if let Some(span) = forest.spans.get_mut(parent) {
+                    span.events.push(event);
+                }
             }
             (Item::Event(_), None) => outside += 1,
         }

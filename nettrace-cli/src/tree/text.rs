@@ -8,7 +8,7 @@ use std::{
 
 use nettrace_reader::Event;
 use nettrace_views::{
-    model::Time,
+    model::{SpanRef, SpanState, Time},
     text::{
         Detail, EventType, Payload, is_id, write_end, write_fields, write_key, write_label,
         write_what,
@@ -20,9 +20,9 @@ use crate::{
     seconds::Seconds,
     spelling::OneLine,
     tree::{
-        forest::{Forest, Span, State},
+        forest::{Forest, Span},
         id_text,
-        order::{Length, Node, Outside, Trees},
+        order::{Node, Outside, Trees},
         process_name,
     },
 };
@@ -34,12 +34,12 @@ const MOST_INDENT: usize = 100;
 pub(super) fn write(
     forest: &Forest,
     trees: &Trees<'_>,
-    root: usize,
+    root: SpanRef,
     facts: &Facts,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let span = &forest.spans[root];
-    let mut tree = Tree { forest, facts, start: span.first(), lines: Vec::new() };
+    let mut tree = Tree { forest, facts, start: span.record.first(), lines: Vec::new() };
     tree.head(span, trees.followed(root))?;
     let mut result = Ok(());
     // The spans around the current one, and how many of their events were shown.
@@ -79,7 +79,7 @@ struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    fn head(&mut self, root: &Span, followed: Option<&Span>) -> io::Result<()> {
+    fn head(&mut self, root: &Span, followed: Option<Node<'_>>) -> io::Result<()> {
         let out = &mut self.lines;
         let since = i128::from(self.start);
         if let Some(time) = self.facts.clock.start().and_then(|start| Time::of_unix(start + since))
@@ -90,8 +90,8 @@ impl<'a> Tree<'a> {
         if let Some(id) = root.trace {
             write!(out, ", trace {id}")?;
         }
-        if let Some(span) = followed {
-            write!(out, ", follows from {}", id_text(&span.key))?;
+        if let Some(Node { key: Some(key), span, .. }) = followed {
+            write!(out, ", follows from {}", id_text(&key))?;
             if let Some(id) = span.trace {
                 write!(out, " of trace {id}")?;
             }
@@ -109,7 +109,7 @@ impl<'a> Tree<'a> {
     /// the rest of the trees that are done.
     fn span(&mut self, node: Node<'a>, above: &mut Vec<(&'a Span, usize)>) -> io::Result<()> {
         self.close(node.depth, above)?;
-        let first = node.span.first();
+        let first = node.span.record.first();
         if let Some((parent, shown)) = above.last_mut() {
             *shown = self.events(parent, *shown, node.depth - 1, first)?;
         }
@@ -130,16 +130,17 @@ impl<'a> Tree<'a> {
 
     fn line(&mut self, node: Node<'_>, parent: Option<&Span>) -> io::Result<()> {
         let Node { span, depth, .. } = node;
-        let length = match node.length {
-            Length::Exact(nanos) => Short(nanos).to_string(),
-            Length::AtLeast(nanos) => format!(">{}", Short(nanos)),
-            Length::Unknown => "-".into(),
+        let record = &span.record;
+        let length = match (record.duration(), node.at_least) {
+            (Some(nanos), _) => Short(nanos).to_string(),
+            (None, Some(nanos)) => format!(">{}", Short(nanos)),
+            (None, None) => "-".into(),
         };
         let own = node.own.map_or_else(|| "-".into(), |own| Short(own).to_string());
-        let outcome = match (&span.outcome, span.state) {
+        let outcome = match (&record.outcome, record.state) {
             (Some(outcome), _) => OneLine(outcome).to_string(),
-            (None, State::Started) => "no end".into(),
-            (None, State::OnlyStopped) => "no start".into(),
+            (None, SpanState::Started) => "no end".into(),
+            (None, SpanState::OnlyStopped) => "no start".into(),
             (None, _) => "-".into(),
         };
         let out = &mut self.lines;
@@ -153,14 +154,17 @@ impl<'a> Tree<'a> {
             }
             None => write!(out, "(neither start nor end)")?,
         }
-        write_key(&span.key, span.process, out)?;
-        let is_as_parent = parent.is_some_and(|parent| parent.process == span.process);
+        if let Some(key) = &node.key {
+            write_key(key, record.process, out)?;
+        }
+        let process = record.process;
+        let is_as_parent = parent.is_some_and(|parent| parent.record.process == process);
         if let Some(name) = process_name(span, self.facts).filter(|_| !is_as_parent) {
             write!(out, " (process {})", OneLine(name))?;
         }
-        match span.state {
-            State::OnlyStopped if span.outcome.is_some() => write!(out, " (no start)")?,
-            State::Single => write!(out, " (single)")?,
+        match record.state {
+            SpanState::OnlyStopped if record.outcome.is_some() => write!(out, " (no start)")?,
+            SpanState::Single => write!(out, " (single)")?,
             _ => {}
         }
         match node.outside {

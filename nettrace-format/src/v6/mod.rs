@@ -3,16 +3,16 @@
 //! A file is [`stream_header`], [`trace_block`], any number of the other blocks, [`END_OF_STREAM`].
 //! The metadata, thread, stack and label list that a row refers to must be in an earlier block.
 //!
-//! | block | written by |
-//! |---|---|
-//! | Trace | [`trace_block`] |
-//! | Event | [`event_block_header`] and rows by [`RowEncoder`], or [`uncompressed_row`] |
-//! | Metadata | rows by [`metadata_row`] or [`put_metadata_row`], [`metadata_block`] |
-//! | SequencePoint | [`sequence_point`] |
-//! | Stack | [`stack_block`] |
-//! | Thread | rows by [`thread_row`], [`thread_block`] |
-//! | RemoveThread | [`remove_thread_block`] |
-//! | LabelList | [`label_list_block`], or rows by [`label_list_row`], [`label_rows_block`] |
+//! | block | written by | read by |
+//! |---|---|---|
+//! | Trace | [`trace_block`] | [`read_trace`] |
+//! | Event | [`event_block_header`] and rows by [`RowEncoder`], or [`uncompressed_row`] | [`RowState`] |
+//! | Metadata | rows by [`metadata_row`] or [`put_metadata_row`], [`metadata_block`] | [`read_metadata_rows`] |
+//! | SequencePoint | [`sequence_point`] | [`read_sequence_point`] |
+//! | Stack | [`stack_block`] | [`read_stacks`] |
+//! | Thread | rows by [`thread_row`], [`thread_block`] | [`read_thread_rows`] |
+//! | RemoveThread | [`remove_thread_block`] | [`read_removed_threads`] |
+//! | LabelList | [`label_list_block`], or rows by [`label_list_row`], [`label_rows_block`] | [`read_label`] |
 //!
 //! # Example
 //!

@@ -2,7 +2,7 @@
 
 use std::{
     collections::hash_map::Entry,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, Hash, RandomState},
 };
 
 use foldhash::HashMap;
@@ -14,11 +14,11 @@ use crate::model::{Ids, Key, Role, span_name};
 const MOST_OPEN: usize = 1_000_000;
 
 /// The spans of a trace, counted in the order of the stream. In that order, a stop can come before
-/// its start.
-#[derive(Debug, Default)]
-pub struct SpanCounts {
+/// its start. `K` is what both have in common.
+#[derive(Debug)]
+pub struct SpanCounts<K = Key> {
     /// Starts less stops, and a hash of the name. A span of which both were seen is not here.
-    open: HashMap<Key, (i32, u64)>,
+    open: HashMap<K, (i32, u64)>,
     hasher: RandomState,
     /// The labels of the last event, and the ids among them.
     labels: LastLabels,
@@ -27,6 +27,19 @@ pub struct SpanCounts {
     pub count: u64,
     /// Starts and stops that were not counted because too many spans were open.
     pub uncounted: u64,
+}
+
+impl<K> Default for SpanCounts<K> {
+    fn default() -> Self {
+        Self {
+            open: HashMap::default(),
+            hasher: RandomState::default(),
+            labels: LastLabels::default(),
+            ids: Ids::default(),
+            count: 0,
+            uncounted: 0,
+        }
+    }
 }
 
 impl SpanCounts {
@@ -46,11 +59,19 @@ impl SpanCounts {
     /// What stands for the name of the spans of an event type.
     #[must_use]
     pub fn name(&self, metadata: &Metadata) -> u64 {
-        self.hasher.hash_one((&metadata.provider, span_name(&metadata.name)))
+        self.hash((&metadata.provider, span_name(&metadata.name)))
+    }
+}
+
+impl<K: Eq + Hash> SpanCounts<K> {
+    /// What stands for something large that spans have in common.
+    #[must_use]
+    pub fn hash(&self, of: impl Hash) -> u64 {
+        self.hasher.hash_one(of)
     }
 
     /// Counts an event of a span.
-    pub fn count_as(&mut self, role: Role, span: Key, name: u64) {
+    pub fn count_as(&mut self, role: Role, span: K, name: u64) {
         let change = match role {
             Role::Start => 1,
             Role::Stop => -1,
@@ -60,7 +81,19 @@ impl SpanCounts {
         self.change(span, name, change, MOST_OPEN);
     }
 
-    fn change(&mut self, span: Key, name: u64, change: i32, most_open: usize) {
+    /// Counts an event for a whole span, of which one end may have been counted before.
+    pub fn complete(&mut self, span: &K) {
+        let Some((starts, _)) = self.open.get_mut(span) else {
+            self.count += 1;
+            return;
+        };
+        *starts -= starts.signum();
+        if *starts == 0 {
+            self.open.remove(span);
+        }
+    }
+
+    fn change(&mut self, span: K, name: u64, change: i32, most_open: usize) {
         if change == 0 {
             self.count += 1;
             return;
@@ -124,5 +157,10 @@ mod tests {
         assert_eq!(change(2, 1), (3, 1, 0, 1));
         assert_eq!(change(4, -1), (4, 1, 1, 1));
         assert_eq!(change(1, -1), (4, 0, 1, 1));
+        let one_end = Key::Span(None, SpanId::from_u64(4).unwrap());
+        for (count, without_start) in [(4, 0), (5, 0)] {
+            spans.complete(&one_end);
+            assert_eq!((spans.count, spans.without_start()), (count, without_start));
+        }
     }
 }

@@ -81,6 +81,12 @@ impl Ids {
         ids.alias = activity.filter(|_| activity != ids.span);
         ids
     }
+
+    /// The keys by which the span is found: its own, and the one by which children may name it.
+    #[must_use]
+    pub fn keys(&self) -> [Option<Key>; 2] {
+        [self.span, self.alias]
+    }
 }
 
 /// What an event says of its span.
@@ -128,59 +134,11 @@ impl Role {
         }
     }
 
-    /// What an event of this role is to the span that has its id, if one is known. All that
-    /// assemble spans ask this, so that they find the same spans.
-    ///
-    /// ```
-    /// use nettrace_views::model::{Known, Part, Role};
-    ///
-    /// assert_eq!(Role::Stop.part(None), Part::Whole);
-    /// assert_eq!(Role::Stop.part(Some(Known { is_open: true, has_name: true })), Part::Stop);
-    /// // In .NET, what is inside of an activity can begin and end with its id.
-    /// assert_eq!(Role::Stop.part(Some(Known { is_open: true, has_name: false })), Part::Inside);
-    /// ```
-    #[must_use]
-    pub fn part(self, known: Option<Known>) -> Part {
-        match (self, known) {
-            (Self::Start, Some(Known { is_open: true, has_name: false })) => Part::Inside,
-            (Self::Start, _) => Part::Start,
-            (Self::Stop, Some(Known { is_open: true, has_name: true })) => Part::Stop,
-            (Self::Stop | Self::Single, None) => Part::Whole,
-            (_, Some(_)) => Part::Inside,
-            (_, None) => Part::Outside,
-        }
-    }
-
     /// Whether the event is the start or the end of a span, or the whole span.
     #[must_use]
     pub fn is_edge(self) -> bool {
         matches!(self, Self::Start | Self::Stop | Self::Single)
     }
-}
-
-/// A span with the id of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Whether it is under way.
-    pub is_open: bool,
-    /// Whether its provider and its [name](crate::model::span_name) are those of the event.
-    pub has_name: bool,
-}
-
-/// What an event is to spans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// It begins a span. If one of its id is under way, that one has no end.
-    Start,
-    /// It ends the span.
-    Stop,
-    /// A span becomes known only at its end: the event stands for a whole one, or the start is not
-    /// in the trace.
-    Whole,
-    /// It is inside of the span, whatever its opcode.
-    Inside,
-    /// It is of a span that is not known.
-    Outside,
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! | question | answer |
 //! |---|---|
 //! | which span an event belongs to | [`Ids`], [`Key`] |
-//! | what it says of that span | [`Role`], [`Part`], [`EndFields`] |
+//! | what it says of that span | [`Role`], [`SpanEdge`], [`EndFields`] |
 //! | how a span or an event type is called | [`span_name`], [`event_name`] |
 //! | which process it was, and how that is called | [`process_id`], [`Processes`] |
 //! | what time it was | [`Clock`], [`Time`] |
@@ -12,7 +12,8 @@
 //! | what code an address is of | [`FrameNames`] |
 //! | what a reader keeps of each event type | [`PerType`] |
 //! | what tells spans of one name apart | `dimension`, `dimension_value` |
-//! | which spans are under way | [`KnownSpans`] |
+//! | which spans are under way, and what an event is to them | [`SpanTable`], [`Part`] |
+//! | what the events of one span say together | [`SpanRecord`], [`OwnTime`] |
 //! | how many spans there are | [`SpanCounts`] |
 //! | how text from elsewhere is shown | [`OneLine`], [`Json`] |
 
@@ -26,11 +27,13 @@ mod hex;
 mod ids;
 #[cfg(any(feature = "report", feature = "viewers"))]
 mod instruments;
+mod own_time;
 mod per_type;
 mod plain;
 mod processes;
 mod shown;
-mod spans;
+mod span_record;
+mod span_table;
 mod types;
 
 #[cfg(feature = "report")]
@@ -50,11 +53,13 @@ pub use self::{
     fields::{Meant, RustTypes, Stated, walk},
     frames::FrameNames,
     hex::{Guid, Hex, hex},
-    ids::{Ids, Key, Known, Overrides, Part, Role, SINGLE},
+    ids::{Ids, Key, Overrides, Role, SINGLE},
+    own_time::OwnTime,
     per_type::PerType,
     plain::{Plain, Purpose, Spelled, label_name},
     processes::{Processes, process_id, process_of, recording_and_key},
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
-    spans::{KnownSpans, SpanRef},
+    span_record::{SpanEdge, SpanRecord, SpanState},
+    span_table::{Part, SpanRef, SpanTable},
     types::{EndFields, event_name, has_fields_of_single, place, span_name, span_of_record},
 };

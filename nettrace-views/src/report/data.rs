@@ -16,7 +16,7 @@ use crate::{
         gather::{Gathered, TypeCount},
         instruments,
         spans::Named,
-        trees::{State, Tree},
+        trees::Tree,
     },
 };
 
@@ -381,7 +381,7 @@ fn latencies(named: &mut [Named]) -> (Vec<Latency>, usize) {
 
 fn slow(tree: &mut Tree, named: &[Named], processes: &Processes, clock: &Clock, last: i64) -> Slow {
     tree.forget(MOST_SPANS, last);
-    let at = tree.spans.first().map(|root| root.start.unwrap_or(root.seen));
+    let at = tree.spans.first().map(|root| root.record.first());
     let time = at.filter(|_| clock.is_known()).zip(clock.start());
     let time = time.and_then(|(at, start)| Time::of_unix(start + i128::from(at)));
     let walked = tree.walk();
@@ -392,30 +392,24 @@ fn slow(tree: &mut Tree, named: &[Named], processes: &Processes, clock: &Clock, 
     let mut above: Vec<u32> = Vec::new();
     let spans = walked.into_iter().map(|(span, depth)| {
         above.truncate(depth);
-        let is_as_parent = above.last() == Some(&span.process);
-        above.push(span.process);
-        let process = (span.process != 0 && !is_as_parent).then_some(span.process.into());
+        let record = &span.record;
+        let is_as_parent = above.last() == Some(&record.process);
+        above.push(record.process);
+        let process = (record.process != 0 && !is_as_parent).then_some(record.process.into());
         let named = &named[span.name as usize];
-        let length = span.length(last);
-        let is_open = span.state == State::Started;
-        Span {
+                Span {
             depth,
             provider: name(&named.provider),
             name: name(&named.name),
-            id: id_text(&span.key, span.process),
-            start_ns: span.start,
-            duration_ns: length.filter(|_| !is_open),
-            at_least_ns: length.filter(|_| is_open),
+            id: id_text(&span.key, record.process),
+            start_ns: record.start,
+            duration_ns: record.duration(),
+            at_least_ns: record.at_least(last),
             own_ns: span.own,
-            state: match span.state {
-                State::Started => "without_end",
-                State::Ended => "ended",
-                State::OnlyStopped => "without_start",
-                State::Single => "single",
-            },
-            outcome: span.outcome.as_deref().map(name),
+            state: record.state.name(),
+            outcome: record.outcome.as_deref().map(name),
             process: processes.told_apart(process).as_deref().map(name),
-            thread: span.thread,
+            thread: record.thread,
             start: span.start_text.to_string(),
             stop: span.stop_text.to_string(),
             events: span.events.iter().map(|(at, text)| (*at, text.to_string())).collect(),
@@ -526,7 +520,7 @@ fn notes(gathered: &Gathered) -> Vec<String> {
             notes.push(text.replace("{}", &count.to_string()));
         }
     };
-    note(spans.given_up, "{} spans are shown without an end: too many were under way.");
+    note(spans.given_up(), "{} spans are shown without an end: too many were under way.");
     note(spans.unnamed, "{} spans have names beyond the first 1,000, and count as one name.");
     note(spans.flame.cut, "{} paths of spans were cut: there are too many, or they are too deep.");
     note(gathered.samples.cut(), "{} stacks were cut: there are too many, or they are too deep.");

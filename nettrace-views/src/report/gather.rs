@@ -7,8 +7,8 @@ use nettrace_reader::{Error, Event, LastLabels, SortedReader, Source};
 
 use crate::{
     model::{
-        Clock, EndFields, FrameNames, Ids, InstrumentEvent, Part, PerType, Role, SpanCounts, clip,
-        dimension, dimension_value, event_name, is_given_up, place, process_id, span_name,
+        Clock, EndFields, FrameNames, Ids, InstrumentEvent, PerType, Role, SpanCounts, SpanEdge,
+        clip, dimension, dimension_value, event_name, is_given_up, place, process_id, span_name,
         span_of_record,
     },
     report::{
@@ -16,7 +16,7 @@ use crate::{
         data::Data,
         instruments::Instruments,
         samples::Samples,
-        spans::{Edge, Spans},
+        spans::{Edge, Spans, Text},
         timeline::Timeline,
     },
 };
@@ -213,23 +213,14 @@ impl Gathered {
             // stays.
             let has_no_result = role == Role::Stop && outcome.as_deref().is_some_and(is_given_up);
             value = value.filter(|value| !has_no_result || value != "0");
-            let edge = Edge {
-                span,
-                ids,
-                at,
-                name,
-                process: process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0),
-                thread: event.thread().os_thread_id,
-                value: value.as_deref(),
-                duration,
-                outcome: outcome.as_deref(),
-            };
+            let of = SpanEdge::of(event, (span, ids), at, (duration, outcome.as_deref()));
+            let edge = Edge { of, name, value: value.as_deref() };
             self.spans.edge(role, &edge)
         };
         let Some(target) = target.filter(|target| self.spans.wants(*target, at)) else { return };
-        let text = match target.part {
-            Part::Inside => describe.event(event),
-            part => describe.details(event, part == Part::Start),
+        let text = match target.text {
+            Text::Inside => describe.event(event),
+            text => describe.details(event, text == Text::Start),
         };
         self.spans.keep(target, at, clip(text.trim(), MOST_TEXT).into());
     }

@@ -50,7 +50,6 @@ mod durations;
 mod flame;
 mod gather;
 mod instruments;
-mod own_time;
 mod page;
 mod samples;
 mod spans;

@@ -13,17 +13,21 @@ use std::collections::VecDeque;
 use foldhash::{HashMap, HashSet};
 
 use crate::{
-    model::{Ids, Key, Known, KnownSpans, MOST_VALUES, Part, Role, SpanRef},
+    model::{
+        Key, MOST_VALUES, OwnTime, Part, Role, SpanEdge, SpanRecord, SpanRef, SpanState, SpanTable,
+    },
     report::{
         durations::{Durations, MOST_EXACT},
         flame::{Flame, Place},
-        own_time::OwnTime,
-        trees::{Span, State, Tree},
+        trees::{Span, Tree},
     },
 };
 
 /// How many spans can be under way at the same time.
 const MOST_OPEN: usize = 500_000;
+
+/// How many spans are remembered after their end.
+const MOST_ENDED: usize = 1 << 16;
 
 /// How many bytes the spans and events of all trees take, beyond which only roots are kept.
 const MOST_BYTES: usize = 128 << 20;
@@ -37,18 +41,11 @@ const MOST_PATHS: usize = 1 << 17;
 /// A start, a stop, or an event for a whole span.
 #[derive(Debug)]
 pub(crate) struct Edge<'a> {
-    pub(crate) span: Key,
-    pub(crate) ids: Ids,
-    pub(crate) at: i64,
+    pub(crate) of: SpanEdge<'a>,
     /// The number of the span's name, without the value.
     pub(crate) name: u32,
     /// The value of the span's dimension. An empty one says that it has none.
     pub(crate) value: Option<&'a str>,
-    pub(crate) process: u32,
-    pub(crate) thread: Option<u64>,
-    /// The duration and outcome that the event states.
-    pub(crate) duration: Option<i64>,
-    pub(crate) outcome: Option<&'a str>,
 }
 
 /// The durations and ends of the spans of one name.
@@ -94,15 +91,24 @@ struct Slot {
 pub(crate) struct Target {
     tree: u64,
     detail: u32,
-    /// [`Part::Start`], [`Part::Stop`] or [`Part::Inside`].
-    pub(crate) part: Part,
+    pub(crate) text: Text,
+}
+
+/// Which text of a span it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Text {
+    /// That of its start.
+    Start,
+    /// That of its end.
+    Stop,
+    /// That of an event inside.
+    Inside,
 }
 
 /// All spans so far.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    known: KnownSpans<Slot>,
-    ended: VecDeque<SpanRef>,
+    known: SpanTable<Slot>,
     trees: HashMap<u64, Tree>,
     next_tree: u64,
     /// Trees whose spans have all ended, in this order. Some go on.
@@ -125,8 +131,6 @@ pub(crate) struct Spans {
     /// The first of those whose root has no start or no end, and how many there are.
     pub(crate) cut: Vec<Tree>,
     pub(crate) cut_trees: u64,
-    /// Spans that were taken to have no end, because too many were under way.
-    pub(crate) given_up: u64,
     /// Spans whose name counts as another, because there are too many.
     pub(crate) unnamed: u64,
 }
@@ -135,8 +139,7 @@ impl Spans {
     /// Keeps so many of the slowest trees.
     pub(crate) fn new(most_slow: usize) -> Self {
         Self {
-            known: KnownSpans::new(MOST_OPEN),
-            ended: VecDeque::new(),
+            known: SpanTable::new(MOST_OPEN, MOST_ENDED),
             trees: HashMap::default(),
             next_tree: 0,
             complete: VecDeque::new(),
@@ -152,9 +155,13 @@ impl Spans {
             slowest: Vec::new(),
             cut: Vec::new(),
             cut_trees: 0,
-            given_up: 0,
             unnamed: 0,
         }
+    }
+
+    /// Spans that were taken to have no end, because too many were under way.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.known.given_up
     }
 
     /// The number of a name, and of the place of the type in the source code.
@@ -233,37 +240,36 @@ impl Spans {
 
     /// Adds what an event says of a span. Returns where the text of the event goes.
     pub(crate) fn edge(&mut self, role: Role, edge: &Edge<'_>) -> Option<Target> {
-        self.last = self.last.max(edge.at);
-        let place = self.find(edge.span);
-        let known = place.and_then(|place| {
-            let has_name = self.is_same(self.known.get(place)?.name, edge.name);
-            Some(Known { is_open: self.known.is_open(place), has_name })
+        self.last = self.last.max(edge.of.at);
+        // A span whose tree is settled is not known any more.
+        let part = self.known.part(role, edge.of.span, |slot| {
+            self.trees.contains_key(&slot.tree).then(|| self.is_same(slot.name, edge.name))
         });
-        match (role.part(known), place) {
-            (Part::Start, _) => {
-                let span = Span { start: Some(edge.at), ..edge.begun(State::Started) };
-                let place = self.add(edge, edge.at, true, span);
-                while let Some(oldest) = self.known.beyond_limit() {
-                    self.given_up += 1;
+        match part {
+            Part::Start(_) => {
+                let mut record = SpanRecord::new(edge.of.at);
+                record.start(&edge.of);
+                let place = self.begin(edge, edge.of.at, true, record);
+                while let Some(oldest) = self.known.give_up() {
                     self.give_up(oldest);
                 }
-                self.target(place, Part::Start)
+                self.target(place, Text::Start)
             }
-            (Part::Stop, Some(place)) => {
-                let target = self.target(place, Part::Stop);
+            Part::Stop(place) => {
+                let target = self.target(place, Text::Stop);
                 self.end(place, edge);
                 target
             }
-            (Part::Whole, _) if role == Role::Single => self.known_at_end(edge, State::Single),
-            (Part::Whole, _) => self.known_at_end(edge, State::OnlyStopped),
-            (_, place) => self.target(place?, Part::Inside),
+            Part::Whole => self.known_at_end(role, edge),
+            Part::Inside(place) => self.target(place, Text::Inside),
+            Part::Outside => None,
         }
     }
 
     /// Where an event inside of a span goes. `None` if its text is not wanted.
     pub(crate) fn inside(&mut self, span: Key, at: i64) -> Option<Target> {
         self.last = self.last.max(at);
-        self.target(self.find(span)?, Part::Inside)
+        self.target(self.find(span)?, Text::Inside)
     }
 
     /// Gives a span that is under way the value of its dimension, which became known after it
@@ -288,7 +294,7 @@ impl Spans {
     /// Whether the text of an event would be kept. Otherwise it is counted.
     pub(crate) fn wants(&mut self, target: Target, at: i64) -> bool {
         let Some(tree) = self.trees.get_mut(&target.tree) else { return false };
-        if target.part != Part::Inside {
+        if target.text != Text::Inside {
             return self.bytes < MOST_BYTES;
         }
         let has_room = self.bytes < MOST_BYTES && tree.has_room(target.detail);
@@ -302,13 +308,13 @@ impl Spans {
     pub(crate) fn keep(&mut self, target: Target, at: i64, text: Box<str>) {
         let Some(tree) = self.trees.get_mut(&target.tree) else { return };
         let before = tree.bytes;
-        if target.part == Part::Inside {
+        if target.text == Text::Inside {
             tree.event(target.detail, at, Some(text));
         } else {
             tree.bytes += text.len();
             if let Some(span) = tree.span(target.detail) {
-                match target.part {
-                    Part::Start => span.start_text = text,
+                match target.text {
+                    Text::Start => span.start_text = text,
                     _ => span.stop_text = text,
                 }
             }
@@ -338,36 +344,42 @@ impl Spans {
         self.trees.contains_key(&self.known.get(found)?.tree).then_some(found)
     }
 
-    fn target(&self, place: SpanRef, part: Part) -> Option<Target> {
+    fn target(&self, place: SpanRef, text: Text) -> Option<Target> {
         let slot = self.known.get(place)?;
-        Some(Target { tree: slot.tree, detail: slot.detail, part })
+        Some(Target { tree: slot.tree, detail: slot.detail, text })
     }
 
     /// Adds a span below its parent, or in a tree of its own.
-    fn add(&mut self, edge: &Edge<'_>, start: i64, is_open: bool, mut span: Span) -> SpanRef {
+    fn begin(
+        &mut self,
+        edge: &Edge<'_>,
+        start: i64,
+        is_open: bool,
+        record: SpanRecord,
+    ) -> SpanRef {
         let name = match edge.value {
             Some(value) if !value.is_empty() => self.valued(edge.name, value),
             _ => edge.name,
         };
         let named = &mut self.named[name as usize];
         named.is_used = true;
-        named.has_start |= span.state != State::OnlyStopped;
-        span.name = name;
-        let parent = edge.ids.related.and_then(|key| self.find(key));
+        named.has_start |= record.state != SpanState::OnlyStopped;
+        let ids = edge.of.ids;
+        let parent = ids.related.and_then(|key| self.find(key));
         let parent_is_open = parent.is_some_and(|parent| self.known.is_open(parent));
         let (tree_id, above) = match parent.and_then(|parent| self.known.get_mut(parent)) {
             Some(slot) => {
                 if parent_is_open {
                     match is_open {
                         true => slot.own.child_begins(start),
-                        false => slot.own.covered(start, edge.at),
+                        false => slot.own.covered(start, edge.of.at),
                     }
                 }
                 (slot.tree, Some((slot.node, slot.detail)))
             }
             None => {
                 self.next_tree += 1;
-                let tree = Tree::new(edge.ids.trace, edge.ids.related);
+                let tree = Tree::new(ids.trace, ids.related);
                 self.trees.insert(self.next_tree, tree);
                 (self.next_tree, None)
             }
@@ -379,35 +391,34 @@ impl Spans {
             let before = tree.bytes;
             detail = match above {
                 Some(_) if self.bytes >= MOST_BYTES => tree.add_forgotten(),
-                above => tree.add(above.map(|(_, detail)| detail), span),
+                above => {
+                    let span = Span::new(edge.of.span, name, record);
+                    tree.add(above.map(|(_, detail)| detail), span)
+                }
             };
             self.bytes = (self.bytes + tree.bytes).saturating_sub(before);
         }
         let own = OwnTime::begin(start);
         let slot = Slot { name, parent, start, own, tree: tree_id, node, detail };
-        let keys = [Some(edge.span), edge.ids.alias];
         match is_open {
-            true => self.known.begin(keys, 1, slot),
-            false => self.known.add(keys, slot),
+            true => self.known.begin(ids.keys(), 1, slot),
+            false => self.known.add(ids.keys(), slot),
         }
     }
 
     /// Adds a span that becomes known at its end.
-    fn known_at_end(&mut self, edge: &Edge<'_>, state: State) -> Option<Target> {
-        let start = edge.duration.map(|duration| edge.at.saturating_sub(duration));
-        let span = Span {
-            start,
-            end: Some(edge.at),
-            outcome: edge.outcome.map(Into::into),
-            ..edge.begun(state)
-        };
-        let place = self.add(edge, start.unwrap_or(edge.at), false, span);
+    fn known_at_end(&mut self, role: Role, edge: &Edge<'_>) -> Option<Target> {
+        let SpanEdge { span, at, duration, outcome, .. } = edge.of;
+        let mut record = SpanRecord::new(at);
+        record.whole(role, &edge.of);
+        let start = record.start;
+        let place = self.begin(edge, start.unwrap_or(at), false, record);
         let Slot { name, tree: tree_id, node, detail, .. } = *self.known.get(place)?;
-        let own = self.adopt(edge.span, tree_id, node, detail, start, edge.at);
+        let own = self.adopt(span, tree_id, node, detail, start, at);
         if start.is_some() {
-            self.count(name, edge.duration, Some(own), edge.outcome);
+            self.count(name, duration, Some(own), outcome);
         } else {
-            self.count(name, None, None, edge.outcome);
+            self.count(name, None, None, outcome);
         }
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.flame.add(node, if start.is_some() { own.max(0) as u64 } else { 0 }, 1);
@@ -418,8 +429,7 @@ impl Spans {
                 self.is_complete(tree_id);
             }
         }
-        self.remember(place);
-        self.target(place, Part::Stop)
+        self.target(place, Text::Stop)
     }
 
     /// Puts the trees that waited for a span below it. Returns its own time.
@@ -439,32 +449,25 @@ impl Spans {
                 continue;
             }
             let Some(child) = self.trees.remove(&id) else { continue };
-            if let Some((from, to)) = child.spans.first().and_then(|it| Some((it.start?, it.end?)))
-            {
-                children.push((from.max(start), to.min(end)));
-            }
+            let root = child.spans.first().map(|root| &root.record);
+            children.extend(root.and_then(|root| Some((root.start?, root.end?.min(end)))));
             if let Some(tree) = self.trees.get_mut(&tree) {
                 tree.adopt(detail, node, child);
             }
         }
         children.sort_unstable();
-        let (mut own, mut busy_until) = (end.saturating_sub(start), start);
-        for (from, to) in children {
-            let from = from.max(busy_until);
-            if from < to {
-                own -= to - from;
-                busy_until = to;
-            }
-        }
-        own
+        let mut own = OwnTime::begin(start);
+        children.into_iter().for_each(|(from, to)| own.covered(from, to));
+        own.end(end)
     }
 
     /// Ends a span that is under way.
     fn end(&mut self, place: SpanRef, edge: &Edge<'_>) {
         self.known.end(place);
         let Some(slot) = self.known.get_mut(place) else { return };
-        let own = slot.own.end(edge.at);
-        let duration = edge.at.saturating_sub(slot.start);
+        let SpanEdge { at, outcome, .. } = edge.of;
+        let own = slot.own.end(at);
+        let duration = at.saturating_sub(slot.start);
         let (parent, tree_id, node, detail) = (slot.parent, slot.tree, slot.node, slot.detail);
         let mut name = slot.name;
         if let Some(value) = edge.value {
@@ -477,20 +480,17 @@ impl Spans {
             let named = &mut self.named[name as usize];
             (named.is_used, named.has_start) = (true, true);
         }
-        self.count(name, Some(duration), Some(own), edge.outcome);
-        self.child_ends(parent, edge.at);
+        self.count(name, Some(duration), Some(own), outcome);
+        self.child_ends(parent, at);
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.flame.add(node, own.max(0) as u64, 1);
             if let Some(span) = tree.span(detail) {
-                span.state = State::Ended;
+                span.record.stop(&edge.of);
                 span.name = name;
-                span.end = Some(edge.at);
                 span.own = Some(own);
-                span.outcome = edge.outcome.map(Into::into);
             }
         }
         self.leave(tree_id);
-        self.remember(place);
     }
 
     fn child_ends(&mut self, parent: Option<SpanRef>, at: i64) {
@@ -519,16 +519,6 @@ impl Spans {
                 named.outcomes.push((outcome.into(), 1));
             }
             None => {}
-        }
-    }
-}
-
-impl Edge<'_> {
-    fn begun(&self, state: State) -> Span {
-        Span {
-            process: self.process,
-            thread: self.thread,
-            ..Span::new(self.span, self.name, self.at, state)
         }
     }
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use nettrace_event::trace_context::TraceId;
 
 use crate::{
-    model::Key,
+    model::{Key, SpanRecord},
     report::flame::{Flame, Place},
 };
 
@@ -34,34 +34,14 @@ pub(crate) struct Span {
     pub(crate) key: Key,
     /// The number of its name.
     pub(crate) name: u32,
-    pub(crate) process: u32,
-    pub(crate) thread: Option<u64>,
-    /// Nanoseconds since the start of the trace. `None` if only its end is in the trace, and does
-    /// not state how long it took.
-    pub(crate) start: Option<i64>,
-    pub(crate) end: Option<i64>,
-    /// When its first event came.
-    pub(crate) seen: i64,
-    pub(crate) state: State,
+    pub(crate) record: SpanRecord,
     pub(crate) own: Option<i64>,
-    pub(crate) outcome: Option<Box<str>>,
     pub(crate) start_text: Box<str>,
     pub(crate) stop_text: Box<str>,
     /// The events inside, with their times.
     pub(crate) events: Vec<(i64, Box<str>)>,
     /// How many more there are.
     pub(crate) left_out: u64,
-}
-
-/// What is in the trace of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Started,
-    Ended,
-    /// The end without the start.
-    OnlyStopped,
-    /// One event that stands for the whole span.
-    Single,
 }
 
 /// A tree.
@@ -98,7 +78,7 @@ impl Tree {
 
     /// How long the root took. `None` if its start or its end is not in the trace.
     pub(crate) fn duration(&self) -> Option<i64> {
-        self.spans.first().filter(|root| root.state != State::Started)?.length(i64::MIN)
+        self.spans.first()?.record.duration()
     }
 
     /// Adds a span, and returns its number.
@@ -166,7 +146,10 @@ impl Tree {
         if self.spans.len() <= most {
             return;
         }
-        let length = |span: &Span| span.length(last).unwrap_or(0);
+        let length = |span: &Span| {
+            let record = &span.record;
+            record.duration().or(record.at_least(last)).unwrap_or(0)
+        };
         let mut order: Vec<usize> = (1..self.spans.len()).collect();
         order.sort_by_key(|at| (Reverse(length(&self.spans[*at])), *at));
         let mut stays = vec![false; self.spans.len()];
@@ -218,7 +201,7 @@ impl Tree {
             let Some(span) = self.spans.get(at) else { break };
             walked.push((span, depth));
             let mut below = std::mem::take(&mut children[at]);
-            below.sort_by_key(|at| self.spans[*at].start.unwrap_or(self.spans[*at].seen));
+            below.sort_by_key(|at| self.spans[*at].record.first());
             next.extend(below.into_iter().rev().map(|at| (at, depth + 1)));
         }
         walked
@@ -226,35 +209,20 @@ impl Tree {
 }
 
 impl Span {
-    /// A span of which nothing is known but that it is there.
-    pub(crate) fn new(key: Key, name: u32, seen: i64, state: State) -> Self {
+    /// A span without texts and events.
+    pub(crate) fn new(key: Key, name: u32, record: SpanRecord) -> Self {
         Self {
             number: 0,
             parent: None,
             key,
             name,
-            process: 0,
-            thread: None,
-            start: None,
-            end: None,
-            seen,
-            state,
+            record,
             own: None,
-            outcome: None,
             start_text: Box::default(),
             stop_text: Box::default(),
             events: Vec::new(),
             left_out: 0,
         }
-    }
-
-    /// Nanoseconds from start to end, or until `last` if it did not end.
-    pub(crate) fn length(&self, last: i64) -> Option<i64> {
-        let end = match self.state {
-            State::Started => last.max(self.start?),
-            _ => self.end?,
-        };
-        Some(end.saturating_sub(self.start?))
     }
 
     fn bytes(&self) -> usize {
@@ -267,7 +235,8 @@ impl Span {
 mod tests {
     use nettrace_event::trace_context::SpanId;
 
-    use super::{Key, MOST_AROUND, MOST_SPANS, Span, State, Tree};
+    use super::{Key, MOST_AROUND, MOST_SPANS, Span, SpanRecord, Tree};
+    use crate::model::SpanState;
 
     /// Each span begins when the one around it has ended, as in a task that starts itself again.
     #[test]
@@ -278,16 +247,18 @@ mod tests {
         for at in 0..10_000 {
             if let Some(before) = last.and_then(|before| tree.span(before)) {
                 // One of them took longer than the others.
-                (before.state, before.end) = (State::Ended, Some(at + if at == 5 { 9 } else { 0 }));
+                before.record.state = SpanState::Ended;
+                before.record.end = Some(at + if at == 5 { 9 } else { 0 });
             }
-            let span = Span { start: Some(at), ..Span::new(key, 0, at, State::Started) };
-            last = Some(tree.add(last, span));
+            let state = SpanState::Started;
+            let record = SpanRecord { start: Some(at), state, ..SpanRecord::new(at) };
+            last = Some(tree.add(last, Span::new(key, 0, record)));
             assert!(tree.spans.len() <= 2 * MOST_SPANS, "{at}");
         }
         tree.forget(MOST_SPANS, 10_000);
         assert!(tree.spans.len() <= MOST_SPANS + MOST_AROUND);
         assert_eq!(tree.spans.len() as u64 + tree.forgotten, 10_000);
-        assert!(tree.spans.iter().any(|span| span.start == Some(4)), "the longest");
+        assert!(tree.spans.iter().any(|span| span.record.start == Some(4)), "the longest");
         assert_eq!(tree.walk().len(), tree.spans.len());
     }
 }

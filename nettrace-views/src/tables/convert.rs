@@ -198,7 +198,7 @@ impl Target for Writer {
         let mut left_out = LeftOut::default();
         let Counts { types, damaged, times, days } = this.left_out;
         left_out.miss(
-            this.spans.given_up,
+            this.spans.given_up(),
             "ends of spans: too many were under way, or another began with the same id",
         );
         // The payloads of these are there as bytes.

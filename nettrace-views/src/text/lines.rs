@@ -11,8 +11,8 @@ use nettrace_reader::Event;
 
 use crate::{
     model::{
-        Clock, EndFields, Ids, Key, Known, KnownSpans, OneLine, Part, Role, SpanRef, event_name,
-        place, process_id, span_name,
+        Clock, EndFields, Ids, Key, OneLine, Part, Role, SpanRef, SpanTable, event_name, place,
+        process_id, span_name,
     },
     text::{
         Detail, EventType, Payload, is_id, write_end, write_key, write_label, write_name,
@@ -61,7 +61,7 @@ pub struct Lines {
     look: Look,
     colors: bool,
     detail: Detail,
-    open: KnownSpans<Open>,
+    open: SpanTable<Open>,
     lost: u64,
 }
 
@@ -91,7 +91,7 @@ impl Lines {
     /// Knows no span yet.
     #[must_use]
     pub fn new(look: Look, colors: bool) -> Self {
-        let (detail, open) = (Detail::default(), KnownSpans::new(MOST_BYTES));
+        let (detail, open) = (Detail::default(), SpanTable::new(MOST_BYTES, 0));
         Self { look, colors, detail, open, lost: 0 }
     }
 
@@ -119,21 +119,19 @@ impl Lines {
         let role = Role::of(metadata, ids.overrides.opcode, VERSION);
         let event_name = event_name(metadata);
         let name = format!("{}/{}", metadata.provider, span_name(&event_name));
-        let own = ids.span.and_then(|key| self.open.find(key));
-        let known = own
-            .and_then(|own| self.open.get(own))
-            .map(|open| Known { is_open: true, has_name: open.name == name });
-        let part = if ids.span.is_some() { role.part(known) } else { Part::Outside };
+        let part = ids.span.map_or(Part::Outside, |key| {
+            self.open.part(role, key, |open| Some(open.name == name))
+        });
         let parent = match part {
-            Part::Inside => own,
+            Part::Inside(span) => Some(span),
             _ => ids.related.and_then(|key| self.open.find(key)),
         };
         let ended = match part {
-            Part::Start | Part::Stop => own.and_then(|own| self.open.take(own)),
+            Part::Start(Some(own)) | Part::Stop(own) => self.open.take(own),
             _ => None,
         };
         let depth = match (&ended, part) {
-            (Some(open), Part::Stop) => open.depth,
+            (Some(open), Part::Stop(_)) => open.depth,
             _ => parent.and_then(|it| self.open.get(it)).map_or(0, |open| open.depth + 1),
         };
         self.head(event, clock, out)?;
@@ -141,21 +139,21 @@ impl Lines {
             write!(out, "{:width$}", "", width = 2 * depth.min(MOST_INDENT))?;
         }
         match part {
-            Part::Start => {
+            Part::Start(_) => {
                 let grey = self.style(Style::GREY);
                 write!(out, "{grey}>{grey:#} {}", OneLine(&name))?;
             }
-            Part::Stop | Part::Whole => {
+            Part::Stop(_) | Part::Whole => {
                 let grey = self.style(Style::GREY);
                 write!(out, "{grey}<{grey:#} {}", OneLine(&name))?;
             }
-            Part::Inside | Part::Outside => write_name(event, None, out)?,
+            Part::Inside(_) | Part::Outside => write_name(event, None, out)?,
         }
         if let Some(key) = &ids.span {
             self.key(key, event, out)?;
         }
         let mut said = Vec::new();
-        if let Part::Stop | Part::Whole = part {
+        if let Part::Stop(_) | Part::Whole = part {
             let since = ended.as_ref().map(|open| open.start);
             self.end(event, since, clock, out)?;
             write_end(payload, self.detail, &mut said)?;
@@ -166,14 +164,17 @@ impl Lines {
         out.extend_from_slice(&said);
         out.push(b'\n');
         if self.look == Look::Pretty {
-            let around = if part == Part::Stop { ended.and_then(|it| it.parent) } else { parent };
+            let around = match part {
+                Part::Stop(_) => ended.and_then(|it| it.parent),
+                _ => parent,
+            };
             self.around(event, around, out)?;
         }
-        if let (Part::Start, Some(key)) = (part, ids.span) {
+        if let Part::Start(_) = part {
             let size = size_of::<Open>() + name.len() + said.len();
             let open = Open { depth, start: event.header.timestamp, name, said, parent };
-            self.open.begin([Some(key), ids.alias], size, open);
-            while let Some(oldest) = self.open.beyond_limit() {
+            self.open.begin(ids.keys(), size, open);
+            while let Some(oldest) = self.open.give_up() {
                 self.open.take(oldest);
             }
         }

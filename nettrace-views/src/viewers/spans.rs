@@ -17,7 +17,7 @@
 
 use std::{collections::VecDeque, rc::Rc};
 
-use crate::model::{Key, Known, KnownSpans, SpanRef};
+use crate::model::{Key, Part, Role, SpanRef, SpanTable};
 
 /// The number of slices of a thread that are remembered after their end.
 const CLOSED: usize = 64;
@@ -189,15 +189,13 @@ struct Lane {
 /// The spans that are under way.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    open: KnownSpans<Open>,
+    open: SpanTable<Open>,
     lanes: Vec<Lane>,
     /// How many events and slices wait for the begin of spans.
     waiting: usize,
     /// Buffers that are empty.
     buffers: Vec<Vec<u8>>,
     lists: Vec<Vec<u64>>,
-    /// Spans whose start was written as an event, because too many were under way.
-    pub(crate) given_up: u64,
     /// Flows that were left out, because the parent has too many children.
     pub(crate) flows_left_out: u64,
 }
@@ -206,12 +204,11 @@ impl Spans {
     /// `limit` bounds the memory, in bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            open: KnownSpans::new(limit),
+            open: SpanTable::new(limit, 0),
             lanes: Vec::new(),
             waiting: 0,
             buffers: Vec::new(),
             lists: Vec::new(),
-            given_up: 0,
             flows_left_out: 0,
         }
     }
@@ -239,17 +236,27 @@ impl Spans {
         &mut span.pending
     }
 
-    /// What is known of the span with an id: whether it has this name.
-    pub(crate) fn known(&self, key: Key, name: &Name) -> Option<Known> {
-        let span = self.open.get(self.open.find(key)?)?;
-        Some(Known { is_open: true, has_name: span.begin.name.is_same(name) })
+    /// What an event is to the span with its id. `name` is that of the event's spans.
+    pub(crate) fn part(&self, role: Role, key: Key, name: &Name) -> Part {
+        self.open.part(role, key, |span| Some(span.begin.name.is_same(name)))
     }
 
-    /// A span begins.
-    pub(crate) fn start(&mut self, mut begin: Begin, draw: &mut impl Draw, out: &mut Vec<u8>) {
+    /// Spans whose start was written as an event, because too many were under way.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.open.given_up
+    }
+
+    /// A span begins. `other` is one with its id.
+    pub(crate) fn start(
+        &mut self,
+        mut begin: Begin,
+        other: Option<SpanRef>,
+        draw: &mut impl Draw,
+        out: &mut Vec<u8>,
+    ) {
         begin.at = self.lane(begin.thread).forward(begin.at);
-        if let Some(other) = self.open.find(begin.key) {
-            // Another one with its id.
+        if let Some(other) = other {
+            self.open.given_up += 1;
             self.give_up(other, draw, out);
         }
         self.unwind(begin.thread, begin.parent, out);
@@ -258,14 +265,19 @@ impl Spans {
         let keys = [Some(begin.key), begin.alias];
         draw.opened(&begin);
         self.insert(begin, keys, in_parent);
-        while let Some(oldest) = self.open.beyond_limit() {
+        while let Some(oldest) = self.open.give_up() {
             self.give_up(oldest, draw, out);
         }
     }
 
     /// A span that is known ends.
-    pub(crate) fn stop(&mut self, end: &End<'_>, draw: &mut impl Draw, out: &mut Vec<u8>) {
-        let Some(place) = self.open.find(end.key) else { return };
+    pub(crate) fn stop(
+        &mut self,
+        place: SpanRef,
+        end: &End<'_>,
+        draw: &mut impl Draw,
+        out: &mut Vec<u8>,
+    ) {
         let Some(span) = self.open.get(place) else { return };
         let is_sync = span.on_stack && span.begin.thread == end.thread && !end.had_pauses;
         self.draw(place, is_sync, (end.at, end.details), draw, out);
@@ -517,7 +529,6 @@ impl Spans {
         if span.is_found {
             draw.closed(&span.begin);
         }
-        self.given_up += 1;
         self.keep(span);
     }
 }

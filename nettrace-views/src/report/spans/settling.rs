@@ -5,9 +5,6 @@ use std::cmp::Reverse;
 use super::{MOST_BYTES, Spans};
 use crate::{model::SpanRef, report::trees::Tree};
 
-/// How many spans are remembered after their end.
-const MOST_ENDED: usize = 1 << 16;
-
 /// How many trees are kept after the end of their last span.
 const MOST_COMPLETE: usize = 1 << 14;
 
@@ -29,17 +26,6 @@ impl Spans {
         self.named[name as usize].open += 1;
         self.child_ends(parent, self.last);
         self.leave(tree);
-        self.remember(place);
-    }
-
-    /// Remembers a span that has ended, and forgets another.
-    pub(super) fn remember(&mut self, place: SpanRef) {
-        self.ended.push_back(place);
-        if self.ended.len() > MOST_ENDED {
-            if let Some(old) = self.ended.pop_front() {
-                self.known.take(old);
-            }
-        }
     }
 
     /// Keeps a tree for a while whose spans have all ended.
@@ -83,7 +69,7 @@ impl Spans {
         self.bytes = self.bytes.saturating_sub(tree.bytes);
         self.flame.merge(0, &tree.flame, |name| name);
         let order = |tree: &Tree| {
-            let root = tree.spans.first().map(|root| root.start.unwrap_or(root.seen));
+            let root = tree.spans.first().map(|root| root.record.first());
             (Reverse(tree.duration()), root)
         };
         let is_cut = tree.duration().is_none();

@@ -11,7 +11,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use nettrace_reader::Event;
 
 use crate::{
-    model::{Known, KnownSpans, Part, Role, SpanRef},
+    model::{Part, Role, SpanRef, SpanTable},
     tables::{
         columns::{events::Row, payload::timestamp},
         facts::{LabelFacts, ThreadFacts},
@@ -55,7 +55,7 @@ impl Edge {
 #[derive(Debug)]
 pub(crate) struct Spans {
     /// Those under way, with their starts.
-    open: KnownSpans<Edge>,
+    open: SpanTable<Edge>,
     /// By the day on which they began.
     rows: Vec<(Day, Rows)>,
     waiting: usize,
@@ -64,8 +64,6 @@ pub(crate) struct Spans {
     is_partitioned: bool,
     /// The labels that were looked for, and whether their span has their parent.
     last: (Rc<LabelFacts>, bool),
-    /// Spans that were given up, because too many were under way.
-    pub(crate) given_up: u64,
 }
 
 #[derive(Debug, Default)]
@@ -87,13 +85,12 @@ impl Spans {
     /// all are of day 0.
     pub(crate) fn new(limit: usize, is_partitioned: bool) -> Self {
         Self {
-            open: KnownSpans::new(limit),
+            open: SpanTable::new(limit, 0),
             rows: Vec::new(),
             waiting: 0,
             waiting_bytes: 0,
             is_partitioned,
             last: Default::default(),
-            given_up: 0,
         }
     }
 
@@ -138,38 +135,36 @@ impl Spans {
     pub(crate) fn event(&mut self, row: &Row, role: Role, event: &Event<'_>) {
         let ids = row.labels.ids;
         let Some(key) = ids.span else { return };
-        let place = self.open.find(key);
-        let known = place.and_then(|place| self.open.get(place)).map(|start| {
-            let has_name = start.ty.provider == row.ty.provider && start.ty.span == row.ty.span;
-            Known { is_open: true, has_name }
+        let part = self.open.part(role, key, |start| {
+            Some(start.ty.provider == row.ty.provider && start.ty.span == row.ty.span)
         });
-        match (role.part(known), place) {
-            (Part::Start, other) => {
+        match part {
+            Part::Start(other) => {
                 if let Some(other) = other {
                     // Another one with its id.
-                    self.give_up(other);
+                    self.open.given_up += 1;
+                    self.end_without_stop(other);
                 }
                 let start = Edge::of(row);
-                self.open.begin([Some(key), ids.alias], start.size(), start);
-                while let Some(oldest) = self.open.beyond_limit() {
-                    self.give_up(oldest);
+                self.open.begin(ids.keys(), start.size(), start);
+                while let Some(oldest) = self.open.give_up() {
+                    self.end_without_stop(oldest);
                 }
             }
-            (Part::Stop, Some(place)) => {
+            Part::Stop(place) => {
                 let start = self.open.take(place);
                 let (_, outcome) = row.ty.end.stated(event);
                 self.row(start, Some(Edge::of(row)), None, outcome);
             }
-            (Part::Whole, _) => {
+            Part::Whole => {
                 let (duration, outcome) = row.ty.end.stated(event);
                 self.row(None, Some(Edge::of(row)), duration, outcome);
             }
-            _ => {}
+            Part::Inside(_) | Part::Outside => {}
         }
     }
 
-    fn give_up(&mut self, place: SpanRef) {
-        self.given_up += 1;
+    fn end_without_stop(&mut self, place: SpanRef) {
         let start = self.open.take(place);
         self.row(start, None, None, None);
     }
@@ -177,9 +172,13 @@ impl Spans {
     /// Makes rows of the spans that have not ended.
     pub(crate) fn end(&mut self) {
         while let Some(place) = self.open.oldest() {
-            let start = self.open.take(place);
-            self.row(start, None, None, None);
+            self.end_without_stop(place);
         }
+    }
+
+    /// How many spans have no end because too many were under way.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.open.given_up
     }
 
     /// Whether the rows that wait take much memory.

@@ -341,9 +341,9 @@ impl<F: Form, W: Write> Timeline<F, W> {
         let ids = self.labels.ids;
         let Some(key) = ids.span else { return false };
         let Self { spans, form, out, labels, keys, .. } = self;
-        let part = role.part(spans.known(key, &ty.span));
+        let part = spans.part(role, key, &ty.span);
         let name = match part {
-            Part::Start | Part::Whole => ty.named(event, form, out),
+            Part::Start(_) | Part::Whole => ty.named(event, form, out),
             _ => Rc::clone(&ty.span),
         };
         let begin = |at, details| Begin {
@@ -370,13 +370,13 @@ impl<F: Form, W: Write> Timeline<F, W> {
         };
         let end = End { key, thread, at, had_pauses, details: &self.details };
         match (role, part) {
-            (_, Part::Start) => {
+            (_, Part::Start(other)) => {
                 let details = with_labels(spans, &self.details);
-                spans.start(begin(at, details), form, out);
+                spans.start(begin(at, details), other, form, out);
                 true
             }
-            (_, Part::Stop) => {
-                spans.stop(&end, form, out);
+            (_, Part::Stop(place)) => {
+                spans.stop(place, &end, form, out);
                 true
             }
             (_, Part::Whole) => {
@@ -535,7 +535,7 @@ impl<F: Form, W: Write> Target for Timeline<F, W> {
         left_out.add(counts.times, "times far from the start of the trace");
         for (count, what) in [
             (
-                this.spans.given_up,
+                this.spans.given_up(),
                 "spans that are events without duration, as too many were under way",
             ),
             (counts.payloads, "events' fields that cannot be decoded"),

@@ -1,11 +1,15 @@
 //! The time in which no child of a span was under way.
+//!
+//! Children come as they do in a trace, or all at once in the order of their starts. The result is
+//! exact in the second case. In the first it is, too, unless a child that becomes known at its end
+//! covers more pieces than are remembered.
 
 /// How many pieces of such time are remembered of one span. Earlier ones are only added up.
 const MOST_PIECES: usize = 32;
 
-/// The own time of a span that is under way, in nanoseconds.
+/// The own time of a span, in nanoseconds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OwnTime {
+pub struct OwnTime {
     /// The last pieces in which no child was under way. One more is open if no child is.
     pieces: Vec<(i64, i64)>,
     /// The sum of the pieces before.
@@ -18,12 +22,13 @@ pub(crate) struct OwnTime {
 
 impl OwnTime {
     /// A span begins.
-    pub(crate) fn begin(at: i64) -> Self {
+    #[must_use]
+    pub fn begin(at: i64) -> Self {
         Self { idle_since: at, ..Self::default() }
     }
 
     /// A child begins.
-    pub(crate) fn child_begins(&mut self, at: i64) {
+    pub fn child_begins(&mut self, at: i64) {
         if self.children == 0 {
             self.piece(self.idle_since, at);
         }
@@ -31,16 +36,16 @@ impl OwnTime {
     }
 
     /// A child ends that began here.
-    pub(crate) fn child_ends(&mut self, at: i64) {
+    pub fn child_ends(&mut self, at: i64) {
         self.children = self.children.saturating_sub(1);
         if self.children == 0 {
             self.idle_since = at;
         }
     }
 
-    /// A child becomes known when it ends.
-    pub(crate) fn covered(&mut self, from: i64, to: i64) {
-        if self.children == 0 {
+    /// A child becomes known when it ends, or all become known in the order of their starts.
+    pub fn covered(&mut self, from: i64, to: i64) {
+        if self.children == 0 && to > self.idle_since {
             self.piece(self.idle_since, to);
             self.idle_since = to;
         }
@@ -57,11 +62,12 @@ impl OwnTime {
     }
 
     /// The span ends. Returns its own time.
-    pub(crate) fn end(&mut self, at: i64) -> i64 {
+    pub fn end(&mut self, at: i64) -> i64 {
         if self.children == 0 {
             self.piece(self.idle_since, at);
         }
-        self.pieces.drain(..).fold(self.before, |sum, (from, to)| sum.saturating_add(to - from))
+        let pieces = self.pieces.drain(..);
+        pieces.fold(self.before, |sum, (from, to)| sum.saturating_add(to.saturating_sub(from)))
     }
 
     fn piece(&mut self, from: i64, to: i64) {
@@ -94,6 +100,18 @@ mod tests {
         assert_eq!(own.clone().end(70), 15);
         own.covered(-5, 70);
         assert_eq!(own.end(80), 10);
+    }
+
+    #[test]
+    fn children_in_the_order_of_their_starts() {
+        let mut own = OwnTime::begin(0);
+        for (from, to) in [(-5, 5), (10, 50), (20, 30), (30, 30), (60, 70), (120, 100)] {
+            own.covered(from, to);
+        }
+        assert_eq!(own.end(100), 5 + 10 + 30);
+        let mut own = OwnTime::begin(0);
+        (0..1000).for_each(|at| own.covered(at * 10, at * 10 + 9));
+        assert_eq!(own.end(10_000), 1000, "pieces that are not remembered count");
     }
 
     #[test]
