@@ -340,7 +340,12 @@ fn datagrams_are_received() {
     arrivals.pop();
     arrivals.remove(50);
     let mut mark = Vec::new();
-    heph::option(heph::LOST, b"\0\0\0\x07\0\0\0\xC8\0\0\0\0\0\0\0\0", &mut mark).unwrap();
+    heph::option(
+        nettrace_event::keys::HEPH_LOST,
+        b"\0\0\0\x07\0\0\0\xC8\0\0\0\0\0\0\0\0",
+        &mut mark,
+    )
+    .unwrap();
     arrivals.push(mark);
 
     let (child, said, address) = receive(&["-o", "t.heph"]);

@@ -109,12 +109,15 @@ mod event;
 #[doc(hidden)]
 pub mod example;
 mod field;
+pub mod keys;
 pub mod label;
 #[cfg(feature = "schema")]
 pub mod lock;
+mod outcome;
 pub mod payload;
 mod recorder;
 pub mod registry;
+pub mod role;
 mod schema;
 pub mod secret;
 pub mod trace_context;
@@ -137,6 +140,7 @@ pub use crate::{
     },
     field::{FieldAs, LocatedField, Pairs, TextField, TraceField},
     label::Label,
+    outcome::Outcome,
     recorder::{Recorder, is_replaced, is_wanted},
     schema::{
         ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level, Place,

@@ -164,7 +164,7 @@ impl Catalogue {
             keys: event
                 .keys
                 .iter()
-                .filter(|(key, _)| !key.starts_with("nettrace.type."))
+                .filter(|(key, _)| !key.starts_with(crate::keys::RUST_TYPE))
                 .cloned()
                 .collect(),
             fields: event.fields.iter().map(Field::stored).collect(),

@@ -43,6 +43,8 @@ use alloc::{
 };
 use core::{fmt, hash::Hasher as _, str::FromStr};
 
+use nettrace_event::role;
+
 use self::{keys::Keys, payload::PayloadRedaction};
 use crate::{
     payload::Refusal,
@@ -51,9 +53,6 @@ use crate::{
 
 /// By how many paths a field can be named.
 const MOST_PATHS: usize = 16;
-
-/// What the events of a span are called, behind its name.
-const PARTS_OF_SPAN: [&str; 4] = ["", "Start", "Stop", "Record"];
 
 /// What becomes of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +109,7 @@ impl Name {
                 let before = self.given.strip_suffix(path).and_then(|rest| rest.strip_suffix(':'));
                 let rest = before.and_then(|before| event.strip_prefix(before));
                 // The events of a span can be named by the span.
-                rest.is_some_and(|rest| PARTS_OF_SPAN.contains(&rest))
+                rest.is_some_and(|rest| role::SUFFIXES.contains(&rest))
             })
     }
 }
@@ -214,7 +213,7 @@ impl Redaction {
             };
             let fate = match self.values(how) {
                 _ if is_entry && field.name == "Value" => {
-                    let whole = [&paths[..], &[field.name.clone()]].concat();
+                    let whole = [&paths[..], core::slice::from_ref(&field.name)].concat();
                     Fate::OfKey(self.keys(event, prefixes, &whole), Box::new(kept))
                 }
                 Some(values) => Fate::Goes(values, Box::new(kept)),

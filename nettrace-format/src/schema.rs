@@ -3,6 +3,8 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
+use nettrace_event::role::Role;
+
 /// An event type, as the metadata of a stream describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
@@ -106,16 +108,7 @@ impl Metadata {
     /// ```
     #[must_use]
     pub fn implied_opcode(&self) -> Option<u8> {
-        let name = self.name.as_bytes();
-        let ends = |word: &[u8]| {
-            let at = name.len().checked_sub(word.len());
-            at.is_some_and(|at| name[at..].eq_ignore_ascii_case(word))
-        };
-        match self.opcode {
-            None if ends(b"Start") => Some(1),
-            None if ends(b"Stop") => Some(2),
-            _ => None,
-        }
+        Role::of_name(&self.name).filter(|_| self.opcode.is_none()).map(Role::opcode)
     }
 
     /// Whether it has fields that are nested too deep.

@@ -3,6 +3,8 @@
 use alloc::{string::String, vec::Vec};
 use core::fmt;
 
+use nettrace_event::keys;
+
 /// Facts about the whole trace, from its first block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
@@ -23,10 +25,10 @@ pub struct Trace {
 impl Trace {
     /// The key whose value tells the recording of which the trace is a part. A session gives it to
     /// each of its streams.
-    pub const RECORDING: &'static str = "nettrace.recording";
+    pub const RECORDING: &'static str = keys::RECORDING;
 
     /// The key whose value is the number of the stream in its recording. The first has number 1.
-    pub const FILE: &'static str = "nettrace.file";
+    pub const FILE: &'static str = keys::FILE;
 
     /// The last value of `key`.
     ///
@@ -61,8 +63,8 @@ impl Trace {
     #[must_use]
     pub fn events_before(&self) -> Option<u64> {
         let count = |key| self.value(key).and_then(|count| count.parse::<u64>().ok());
-        let left_out = count("nettrace.left_out").unwrap_or(0);
-        Some(count("nettrace.given_up")?.saturating_add(left_out))
+        let left_out = count(keys::LEFT_OUT).unwrap_or(0);
+        Some(count(keys::GIVEN_UP)?.saturating_add(left_out))
     }
 
     /// Milliseconds from the start of the trace to `timestamp` (in ticks). Returns 0 for an earlier

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use nettrace_event::keys;
 use nettrace_writer::{
     Level, bridge,
     event::{EventSchema, EventType, FieldSchema, FieldType, Place, ProviderSchema, StrEncoding},
@@ -14,9 +15,6 @@ use crate::{
     sync::{Mutex, PoisonError},
     values::{Kind, MAX_FIELDS, Signature},
 };
-
-/// The key that says what is special about the events of a span.
-const SPAN_KEY: &str = "nettrace.span";
 
 /// What part of a span an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +212,7 @@ fn key_values(
     all.extend((!module.is_empty()).then_some(("module", module)));
     all.extend((!file.is_empty()).then_some(("file", file)));
     all.extend((line != 0).then(|| ("line", leak(line.to_string()))));
-    all.extend((part == Part::Late).then_some((SPAN_KEY, "late")));
+    all.extend((part == Part::Late).then_some(keys::LATE));
     Box::leak(all.into_boxed_slice())
 }
 

@@ -34,6 +34,7 @@ use std::{
     path::Path,
 };
 
+use nettrace_event::keys;
 use nettrace_format::{
     Format,
     content::{SystemTimeParts, TraceInfo},
@@ -56,7 +57,7 @@ use crate::{
         view::Other,
     },
     failure::Failure,
-    files::{ORIGINS, Origins},
+    files::Origins,
     limits::Limits,
     source::Source,
 };
@@ -251,7 +252,7 @@ fn rewrite<R: nettrace_reader::Source>(
     let mut bytes = Vec::new();
     let mut trace = reader.trace().clone();
     if let Some(origins) = origins {
-        trace.key_values.retain(|(key, _)| key != ORIGINS);
+        trace.key_values.retain(|(key, _)| key != keys::CONTAINS);
         trace.key_values.extend(origins.key_value());
     }
     with_info(&trace, |info| rewriter.begin(info, &mut bytes))?;

@@ -9,10 +9,11 @@ use std::{
 
 use nettrace_event::{
     ArrayLayout, EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema, StrEncoding,
+    keys,
 };
 use nettrace_format::{Format, FormatError, NumberedType, Stream, content::Label, v6};
 use nettrace_reader::{Field, Metadata, Type};
-use nettrace_views::model::{SINGLE, has_fields_of_single};
+use nettrace_views::model::has_fields_of_single;
 
 use crate::{
     convert::turned,
@@ -68,8 +69,11 @@ fn described(of: &Metadata, is_older: bool) -> Metadata {
 /// The key-values that a type has in version 6, and that its fields imply in versions 4 and 5:
 /// those of spans of one event.
 fn implied(of: &Metadata, is_older: bool) -> &'static [(&'static str, &'static str)] {
-    const IMPLIED: &[(&str, &str)] =
-        &[SINGLE, ("nettrace.type.started", "SystemTime"), ("nettrace.type.duration", "Duration")];
+    const IMPLIED: &[(&str, &str)] = &[
+        keys::SINGLE,
+        ("nettrace.type.started", "SystemTime"),
+        ("nettrace.type.duration", "Duration"),
+    ];
     if is_older && is_single(of) { IMPLIED } else { &[] }
 }
 

@@ -21,18 +21,16 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use nettrace_event::keys;
 use nettrace_reader::{Options, Trace, heph::is_heph};
 use nettrace_views::model::{Clock, Time};
 use serde::Serialize;
 
 pub(crate) use self::{
     joined::{Blocks, Joined, Part},
-    origins::{KEY as ORIGINS, Origins},
+    origins::Origins,
 };
 use crate::{failure::Failure, foreign, spelling::OneLine, summary::say};
-
-/// The key whose value says that a stream was made of a recorder file: the process.
-const RECOVERED: &str = "nettrace.recovered";
 
 /// The traces that a command reads.
 #[derive(Debug)]
@@ -321,7 +319,7 @@ pub(crate) fn of_recording(folder: &Path, name: &str) -> io::Result<Vec<File>> {
         }
         let Ok(file) = File::open(path) else { continue };
         let is_part = file.part.as_ref().is_some_and(|(recording, _)| recording == name);
-        if is_part && file.version >= 6 && file.trace.value(RECOVERED).is_none() {
+        if is_part && file.version >= 6 && file.trace.value(keys::RECOVERED).is_none() {
             found.push(file);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! `merge`, `recover`, `convert` and `redact` make traces of others. In the folder of those, each
 //! of their events would be read twice. So such a trace says of which files it was made, by the
-//! key-value [`KEY`]: for each recording its name, the numbers of its files, and the size of the
+//! key-value [`CONTAINS`](keys::CONTAINS): for each recording its name, the numbers of its files, and the size of the
 //! last one, as `8c0e51f3a2b97d64/1-37:52410`. A file without a recording is named by its start
 //! and a hash of its key-values.
 //!
@@ -12,12 +12,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use nettrace_event::keys;
 use nettrace_reader::Trace;
 
 use super::File;
-
-/// The key whose value names the files of which a trace was made.
-pub(crate) const KEY: &str = "nettrace.contains";
 
 /// The longest value. Without it, a trace is read besides those that it was made of.
 const LONGEST: usize = 8 << 20;
@@ -90,7 +88,7 @@ impl Origins {
     /// What a trace says.
     pub(super) fn stated(trace: &Trace) -> Option<Self> {
         let mut all = Self::default();
-        for part in trace.value(KEY)?.split(' ') {
+        for part in trace.value(keys::CONTAINS)?.split(' ') {
             let (name, rest) = part.rsplit_once('/')?;
             let (numbers, size) = rest.split_once(':').unwrap_or((rest, ""));
             let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
@@ -104,7 +102,7 @@ impl Origins {
     /// The key-value that says so.
     pub(crate) fn key_value(&self) -> Option<(String, String)> {
         let value = self.to_string();
-        (!value.is_empty() && value.len() <= LONGEST).then(|| (KEY.to_owned(), value))
+        (!value.is_empty() && value.len() <= LONGEST).then(|| (keys::CONTAINS.to_owned(), value))
     }
 
     /// How many files these are.

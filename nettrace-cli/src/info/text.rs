@@ -5,10 +5,11 @@ use std::{
     io::{self, Write},
 };
 
+use nettrace_event::keys;
 use nettrace_reader::Trace;
 
 use crate::{
-    files::{ORIGINS, Shown},
+    files::Shown,
     info::{Info, Moment, Rate, ThreadInfo},
     seconds::Seconds,
     spelling::OneLine,
@@ -40,7 +41,7 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
     // The key-values of one recording are those of its first file. Origins are for programs.
     let of_file = [Trace::RECORDING, Trace::FILE];
     let is_of_file =
-        |key: &str| !info.recordings.is_empty() && of_file.contains(&key) || key == ORIGINS;
+        |key: &str| !info.recordings.is_empty() && of_file.contains(&key) || key == keys::CONTAINS;
     let key_values = info.key_values.0.iter().filter(|(key, _)| !is_of_file(key));
     let key_values: Vec<_> =
         key_values.map(|(key, value)| (OneLine(key).to_string(), OneLine(value))).collect();

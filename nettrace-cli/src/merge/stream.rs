@@ -10,6 +10,7 @@ use std::{
     mem,
 };
 
+use nettrace_event::keys;
 use nettrace_format::{
     Composer,
     content::{RowHeader, ThreadInfo, TraceInfo},
@@ -24,7 +25,7 @@ use crate::{
     convert::{system_time, types},
     event_ids::{EventIds, Sharing, Wanted},
     failure::Failure,
-    files::{ORIGINS, Origins, Recording},
+    files::{Origins, Recording},
     merge::{
         ids::ProcessIds,
         lanes::{Lane, Take, Times},
@@ -394,7 +395,7 @@ impl Stream {
     /// The key-values of a recording, which has the id of its process in the result.
     fn own(&mut self, number: usize, recording: &Recording) -> Vec<(String, String)> {
         /// They are about one file.
-        const OF_FILE: [&str; 3] = [Trace::FILE, Trace::RECORDING, ORIGINS];
+        const OF_FILE: [&str; 3] = [Trace::FILE, Trace::RECORDING, keys::CONTAINS];
 
         self.own_processes.push(process_of(&recording.files[0].trace));
         let all = recording.files[0].trace.key_values.iter();

@@ -16,7 +16,7 @@ use std::{
     io::{self, Write},
 };
 
-use nettrace_event::trace_context::TraceId;
+use nettrace_event::{keys, trace_context::TraceId};
 use nettrace_reader::{Event, Label, SortedReader};
 use nettrace_views::{
     model::{EndFields, Ids, Key, PerType, Role, SpanEdge, SpanState, place, span_name},
@@ -78,7 +78,7 @@ pub(crate) fn run(
         options,
         version: events.major_version(),
         facts: Facts::of(events.trace()),
-        is_from_heph: events.trace().value("nettrace.source") == Some("heph"),
+        is_from_heph: events.trace().value(keys::SOURCE) == Some("heph"),
         types: PerType::default(),
         namesakes: Namesakes::default(),
         forest: Forest::new(options.tree_limit.saturating_mul(1 << 20), options.slow),

@@ -85,7 +85,7 @@
 //! description, key-values, provider GUID and group, tags, formats. It also leaves out the trace's
 //! key-values, sequence points and order marks. Missing events show as gaps in the counter. Where
 //! the counter cannot show them, before a thread's first event and after its last, an
-//! [option](LOST) of this project states them.
+//! [option](nettrace_event::keys::HEPH_LOST) of this project states them.
 //!
 //! | field | attribute |
 //! |---|---|
@@ -105,9 +105,12 @@
 //!
 //! # Options of this project
 //!
-//! Readers skip options that they do not know. [`LOST`] states losses that no counter shows.
-//! [`PAD`] has no meaning: a file sink reserves room as padding, writes new packets into it, and so
-//! keeps the file a sequence of whole packets at any instant.
+//! Readers skip options that they do not know. [`HEPH_LOST`] states losses that no counter
+//! shows. [`HEPH_PAD`] has no meaning: a file sink reserves room as padding, writes new packets into
+//! it, and so keeps the file a sequence of whole packets at any instant.
+//!
+//! [`HEPH_LOST`]: nettrace_event::keys::HEPH_LOST
+//! [`HEPH_PAD`]: nettrace_event::keys::HEPH_PAD
 //!
 //! # Start, end, description
 //!
@@ -146,6 +149,6 @@ pub(crate) use crate::heph::writer::HEPH;
 pub use crate::heph::{
     clock::Clock,
     event::{EventInfo, EventWriter, check},
-    packet::{EventHeader, EventPacket, PAD, PADDING, Value, epoch, option, padding},
-    stream::{LOST, Stream},
+    packet::{EventHeader, EventPacket, PADDING, Value, epoch, option, padding},
+    stream::Stream,
 };

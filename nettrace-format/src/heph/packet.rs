@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use nettrace_event::keys;
+
 use crate::error::FormatError;
 
 /// The first four bytes of an event packet.
@@ -62,13 +64,8 @@ pub fn option(name: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), FormatE
     Ok(())
 }
 
-/// The option whose value is padding: room that a file sink has reserved and not yet used. It was
-/// invented by this project; other readers skip it, as they skip every option that they do not
-/// know.
-pub const PAD: &str = "nettrace.pad";
-
 /// The number of bytes that [`padding`] returns, which is also the smallest size of padding.
-pub const PADDING: usize = 10 + PAD.len();
+pub const PADDING: usize = 10 + keys::HEPH_PAD.len();
 
 /// Returns the first bytes of `size` bytes of padding: a metadata packet whose value, the rest of
 /// those bytes, has no meaning. `size` must be at least [`PADDING`].
@@ -86,8 +83,8 @@ pub fn padding(size: u32) -> [u8; PADDING] {
     let mut start = [0; PADDING];
     start[..4].copy_from_slice(&METADATA_MAGIC.to_be_bytes());
     start[4..8].copy_from_slice(&size.to_be_bytes());
-    start[8..10].copy_from_slice(&(PAD.len() as u16).to_be_bytes());
-    start[10..].copy_from_slice(PAD.as_bytes());
+    start[8..10].copy_from_slice(&(keys::HEPH_PAD.len() as u16).to_be_bytes());
+    start[10..].copy_from_slice(keys::HEPH_PAD.as_bytes());
     start
 }
 

@@ -20,14 +20,16 @@ use alloc::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use nettrace_event::{EventSchema, FieldSchema, FieldType};
+use nettrace_event::{
+    EventSchema, FieldSchema, FieldType, keys,
+    role::{Role, span_name},
+};
 
 use crate::{
     activity,
     content::Label,
     heph::clock::Clock,
     payload::walk::{Value, Visitor, walk},
-    v6::RUST_TYPE_KEY,
 };
 
 /// The most bytes that remembered events take, about.
@@ -38,9 +40,6 @@ pub(super) const MOST_FIELDS: usize = 16 << 10;
 
 /// About how many bytes an event takes in the tables, without its fields.
 const COST: usize = 256;
-
-/// The key-value of a type whose events are spans of their own.
-const SINGLE: (&str, &str) = ("nettrace.span", "single");
 
 /// Which end of a span an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,15 +166,16 @@ impl Spans {
             let start = end - i128::from(duration(schema, payload)?);
             Some(Whole { name, start, end, other: None })
         };
-        let side = match opcode(schema, labels) {
-            1 => Side::Start,
-            2 => Side::Stop,
-            _ if schema.key_values.contains(&SINGLE) => {
+        let is_single = || schema.key_values.contains(&keys::SINGLE);
+        let side = match Role::stated(Some(opcode(schema, labels)), is_single) {
+            Some(Role::Start) => Side::Start,
+            Some(Role::Stop) => Side::Stop,
+            Some(Role::Single) => {
                 return alone(schema.name).map_or(Part::None, |whole| Part::Last(None, whole));
             }
             _ => return Part::None,
         };
-        let name = name_of_span(schema.name, side);
+        let name = span_name(schema.name);
         let key = id(labels).map(|id| Key::new(id, schema.provider.name, name));
         if let Some((key, other)) = key.and_then(|key| Some((key, self.get(&key)?))) {
             let (first, last) = match side {
@@ -323,25 +323,11 @@ fn id(labels: &[Label<'_>]) -> Option<Id> {
     }
 }
 
-/// The name of a span: that of its events, without `Start` and `Stop`. If nothing else is left, it
-/// is `Start` for both.
-fn name_of_span(event: &'static str, side: Side) -> &'static str {
-    let end = match side {
-        Side::Start => "Start",
-        Side::Stop => "Stop",
-    };
-    match event.strip_suffix(end).map(|name| name.strip_suffix('/').unwrap_or(name)) {
-        Some("") => "Start",
-        Some(name) => name,
-        None => event,
-    }
-}
-
 /// The nanoseconds in the field `duration` of an event, if it has one.
 fn duration(schema: &EventSchema, payload: &[u8]) -> Option<u64> {
     const NAME: &str = "duration";
     let is_stated = |(key, value): &(&str, &str)| {
-        key.strip_prefix(RUST_TYPE_KEY) == Some(NAME) && *value == "Duration"
+        key.strip_prefix(keys::RUST_TYPE) == Some(NAME) && *value == "Duration"
     };
     let is_duration = |field: &FieldSchema| {
         field.name == NAME

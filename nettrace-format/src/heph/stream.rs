@@ -2,7 +2,7 @@
 
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 
-use nettrace_event::EventSchema;
+use nettrace_event::{EventSchema, keys};
 
 use crate::{
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
@@ -17,16 +17,8 @@ use crate::{
     writer::NumberedType,
 };
 
-/// The option that states losses which a stream's counter does not show: before the stream's first
-/// event and after its last. It was invented by this project; other readers skip it, as they skip
-/// every option that they do not know.
-///
-/// Its value is 16 bytes: the stream (32 bits), the number of the last missing event (32 bits), and
-/// the number of events missing since the stream's last event or its last such option (64 bits).
-pub const LOST: &str = "nettrace.lost";
-
 /// The size of such an option, in bytes.
-pub(crate) const LOST_SIZE: u64 = (4 + 4 + 2 + LOST.len() + 16) as u64;
+pub(crate) const LOST_SIZE: u64 = (4 + 4 + 2 + keys::HEPH_LOST.len() + 16) as u64;
 
 /// Half the range of sequence numbers. A number this far ahead of another counts as behind it.
 const HALF: u32 = 1 << 31;
@@ -262,7 +254,7 @@ impl Stream {
     }
 
     /// Appends the packet of a row: an instant, or a [span](super#spans) if the row completes one.
-    /// An [option](LOST) goes before it if events before it are
+    /// An [option](keys::HEPH_LOST) goes before it if events before it are
     /// missing and the counter does not show them: because the row is its thread's first, or
     /// because half the range of numbers or more is missing.
     ///
@@ -383,12 +375,13 @@ impl Stream {
     /// [`FormatError::HephStream`]. An error leaves `out` unchanged.
     ///
     /// ```
-    /// use nettrace_format::heph::{LOST, Stream};
+    /// use nettrace_format::heph::Stream;
+    /// use nettrace_event::keys::HEPH_LOST;
     ///
     /// // Two events of the thread were attempted, and none was recorded.
     /// let (mut stream, mut trace) = (Stream::new(), Vec::new());
     /// stream.remove_threads([(17, 2)], &mut trace)?;
-    /// assert!(trace.windows(LOST.len()).any(|bytes| bytes == LOST.as_bytes()));
+    /// assert!(trace.windows(HEPH_LOST.len()).any(|bytes| bytes == HEPH_LOST.as_bytes()));
     /// # Ok::<(), nettrace_format::FormatError>(())
     /// ```
     pub fn remove_threads(
@@ -416,5 +409,5 @@ fn lost(stream: u32, last: u32, count: u32, out: &mut Vec<u8>) {
     value[4..8].copy_from_slice(&last.to_be_bytes());
     value[8..].copy_from_slice(&u64::from(count).to_be_bytes());
     // Name and value are within the limits.
-    let _ = packet::option(LOST, &value, out);
+    let _ = packet::option(keys::HEPH_LOST, &value, out);
 }

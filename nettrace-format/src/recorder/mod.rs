@@ -40,6 +40,8 @@ mod trace;
 
 use alloc::vec::Vec;
 
+use nettrace_event::keys;
+
 pub use self::{recover::Recovered, seen::Seen, thread::RecordedThread};
 
 use self::{
@@ -172,7 +174,7 @@ impl<'a> Recorder<'a> {
     /// What the session's streams have in common: their key-value `nettrace.recording`.
     #[must_use]
     pub fn recording(&self) -> Option<&'a str> {
-        self.header()?.value("nettrace.recording")
+        self.header()?.value(keys::RECORDING)
     }
 
     /// Nothing yet of a stream of this recording that begins with these bytes, which end with its
@@ -181,10 +183,9 @@ impl<'a> Recorder<'a> {
     #[must_use]
     pub fn begin_to_see(&self, header: &[u8]) -> Option<Seen> {
         let header = TraceHeader::of(header)?;
-        let recording = header.value("nettrace.recording")?;
-        let is_own =
-            self.recording() == Some(recording) && header.value("nettrace.recovered").is_none();
-        let number = header.value("nettrace.file")?.parse().ok()?;
+        let recording = header.value(keys::RECORDING)?;
+        let is_own = self.recording() == Some(recording) && header.value(keys::RECOVERED).is_none();
+        let number = header.value(keys::FILE)?.parse().ok()?;
         is_own.then(|| Seen::new(number))
     }
 

@@ -3,7 +3,9 @@
 use alloc::{borrow::ToOwned as _, string::String, vec::Vec};
 use core::iter;
 
-use super::{Name, PARTS_OF_SPAN, Redaction, Values, payload::is_text};
+use nettrace_event::role;
+
+use super::{Name, Redaction, Values, payload::is_text};
 use crate::schema::Field;
 
 /// Which keys were named, in the order of the names.
@@ -103,7 +105,7 @@ impl Redaction {
 impl Name {
     /// The paths of fields of this event that have the name.
     pub(super) fn paths<'a>(&'a self, event: &str) -> impl Iterator<Item = &'a str> {
-        let of_event = PARTS_OF_SPAN.iter().filter_map(|part| {
+        let of_event = role::SUFFIXES.iter().filter_map(|part| {
             self.given.strip_prefix(event.strip_suffix(part)?)?.strip_prefix(':')
         });
         iter::once(&*self.given).chain(of_event)

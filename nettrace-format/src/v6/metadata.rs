@@ -46,7 +46,7 @@ const MAX_METADATA_ID: u32 = i32::MAX as u32;
 /// opcode of 0 is written too: without an opcode, the reference reader derives opcode 1 or 2 from
 /// names that end in `Start` or `Stop`, and cuts off that ending.
 ///
-/// [Key-values](super::RUST_TYPE_KEY) state the Rust types of fields that version 6 cannot
+/// [Key-values](nettrace_event::keys::RUST_TYPE) state the Rust types of fields that version 6 cannot
 /// describe, and others the [place](nettrace_event::Place) of the type: `module`, `file` and `line`,
 /// unless its author gave it key-values of that name. They are left out of a row that would exceed
 /// its limit with them.

@@ -88,8 +88,8 @@
 //!
 //! Version 6 describes a `Duration` as `UInt64`, a `SystemTime` as `Int64` and an `Option` as an
 //! array. [`metadata_row`] adds a key-value for each such field, so that a reader can show it as
-//! what it is. The key is [`RUST_TYPE_KEY`] and the field's name, or for a field of an object the
-//! path (`nettrace.type.order.took`). The value is the type: `Duration`, `SystemTime` (both in
+//! what it is. The key is [`RUST_TYPE`](nettrace_event::keys::RUST_TYPE) and the field's name, or
+//! for a field of an object the path (`nettrace.type.order.took`). The value is the type: `Duration`, `SystemTime` (both in
 //! nanoseconds), `Option<T>`, `[T]` for an array, `_` for a type that version 6 describes.
 
 pub(crate) mod block;
@@ -127,7 +127,6 @@ pub use crate::{
             MAX_ROW_HEADER, RELABEL_ROOM, RowEncoder, RowFlags, RowState, UNCOMPRESSED_ROW_HEADER,
             change_row, decode_row, relabel_row, uncompressed_row,
         },
-        rust_types::RUST_TYPE_KEY,
         sequence_point::{SequencePointFlags, read_sequence_point, sequence_point},
         stack::{read_stacks, stack_block, takes_address},
         thread::{

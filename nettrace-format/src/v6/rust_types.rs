@@ -9,16 +9,12 @@ use alloc::{
     vec::Vec,
 };
 
-use nettrace_event::{FieldSchema, FieldType};
-
-/// Begins the key of a key-value that states the Rust type of a field. The name of the field
-/// follows.
-pub const RUST_TYPE_KEY: &str = "nettrace.type.";
+use nettrace_event::{FieldSchema, FieldType, keys};
 
 /// The key-values for a type with these fields.
 pub(crate) fn rust_types(fields: &[FieldSchema]) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
-    collect(RUST_TYPE_KEY, fields, &mut pairs);
+    collect(keys::RUST_TYPE, fields, &mut pairs);
     pairs
 }
 
@@ -87,7 +83,7 @@ mod tests {
         ];
         let pairs = rust_types(FIELDS);
         let pairs: Vec<_> =
-            pairs.iter().map(|(key, ty)| (&key[RUST_TYPE_KEY.len()..], &**ty)).collect();
+            pairs.iter().map(|(key, ty)| (&key[keys::RUST_TYPE.len()..], &**ty)).collect();
         assert_eq!(
             pairs,
             [

@@ -5,6 +5,8 @@ use std::{
     io,
 };
 
+use nettrace_event::keys;
+
 use crate::{
     error::{Error, ErrorKind, Result},
     heph::packet::{
@@ -18,10 +20,10 @@ pub(super) const EPOCH: &[u8] = b"epoch";
 
 /// The option of NetTrace for Rust for losses that a counter cannot show: the stream (32 bits), the
 /// number of the last lost event (32 bits), how many are lost (64 bits).
-pub(super) const LOST: &[u8] = b"nettrace.lost";
+pub(super) const LOST: &[u8] = keys::HEPH_LOST.as_bytes();
 
 /// The option of NetTrace for Rust for padding: room that its file sink has not used yet.
-pub(super) const PAD: &[u8] = b"nettrace.pad";
+pub(super) const PAD: &[u8] = keys::HEPH_PAD.as_bytes();
 
 /// The largest packet of an option that the reader interprets.
 const MOST_OPTION: usize = MIN_METADATA + LOST.len() + 16;

@@ -60,7 +60,6 @@ mod events;
 pub(crate) mod future;
 mod future_ext;
 pub(crate) mod kept;
-mod outcome;
 mod polled;
 
 use std::{
@@ -70,6 +69,8 @@ use std::{
 };
 
 use nettrace_event::{TraceEvent, trace_context::TraceContext};
+
+pub use nettrace_event::Outcome;
 
 use self::engine::{How, usual_spans};
 pub use self::{
@@ -81,7 +82,6 @@ pub use self::{
     events::{End, SpanEvents},
     future::InSpan,
     future_ext::FutureExt,
-    outcome::Outcome,
     polled::PolledSpan,
 };
 use crate::context::Context;

@@ -1,11 +1,10 @@
 //! What tells the spans of one name apart: the route of a request.
 
+use nettrace_event::keys;
 use nettrace_reader::{Event, Metadata, Value};
 
 use super::Plain;
 
-/// A key-value of a type: the name of the field that is its dimension.
-const DIMENSION: &str = "nettrace.dimension";
 /// How many characters of a value are shown.
 const MOST_VALUE: usize = 100;
 /// How many values are told apart for a name. All others are one.
@@ -15,7 +14,7 @@ pub(crate) const MOST_VALUES: usize = 64;
 /// it, or else the one that the type's key-value `nettrace.dimension` names.
 pub(crate) fn dimension(metadata: &Metadata, by: Option<&str>) -> Option<usize> {
     let place = |name: &str| metadata.fields.iter().position(|field| field.name == name);
-    by.and_then(place).or_else(|| metadata.value(DIMENSION).and_then(place))
+    by.and_then(place).or_else(|| metadata.value(keys::DIMENSION).and_then(place))
 }
 
 /// The value of a dimension; `None` if there is nothing to show.

@@ -4,12 +4,10 @@
 
 use std::{borrow::Cow, collections::HashMap, time::Duration};
 
+use nettrace_event::keys;
 use nettrace_reader::{Event, Metadata, Result, Type, Value};
 
 use crate::model::Time;
-
-/// Begins the key of a key-value that states the type of a field. The path of the field follows.
-const RUST_TYPE: &str = "nettrace.type.";
 
 /// The type that version 6 describes in full.
 const DESCRIBED: &str = "_";
@@ -47,7 +45,7 @@ impl RustTypes {
     pub fn of(metadata: &Metadata) -> Self {
         let mut types = HashMap::new();
         for (key, ty) in &metadata.key_values {
-            if let Some(path) = key.strip_prefix(RUST_TYPE) {
+            if let Some(path) = key.strip_prefix(keys::RUST_TYPE) {
                 // The last of several applies, as everywhere.
                 types.insert(path.to_owned(), ty.clone());
             }

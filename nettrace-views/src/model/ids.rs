@@ -1,12 +1,12 @@
 //! Which span an event belongs to, and what it says of it.
 
-use nettrace_event::trace_context::{ActivityId, SpanId, TraceId};
+use nettrace_event::{
+    keys,
+    trace_context::{ActivityId, SpanId, TraceId},
+};
 use nettrace_reader::{Label, Metadata};
 
 use crate::model::has_fields_of_single;
-
-/// The key-value of an event type whose events each stand for a whole span, and its value.
-pub const SINGLE: (&str, &str) = ("nettrace.span", "single");
 
 /// What identifies a span in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,7 +120,7 @@ impl Role {
             _ => return Self::Inside,
         }
         let is_single = if version >= 6 {
-            metadata.key_values.iter().any(|(key, value)| (&**key, &**value) == SINGLE)
+            metadata.key_values.iter().any(|(key, value)| (&**key, &**value) == keys::SINGLE)
         } else {
             has_fields_of_single(metadata)
         };
@@ -182,7 +182,8 @@ mod tests {
         assert_eq!(of("xStop", Some(0), 5), Role::Inside);
         assert_eq!(of("x", Some(8), 6), Role::Suspend);
         let mut single = Metadata::default();
-        single.key_values.push(("nettrace.span".into(), "single".into()));
+        let (key, value) = keys::SINGLE;
+        single.key_values.push((key.into(), value.into()));
         assert_eq!(Role::of(&single, None, 6), Role::Single);
         assert_eq!(Role::of(&single, Some(1), 6), Role::Start);
         assert_eq!(Role::of(&single, None, 5), Role::Inside);

@@ -47,13 +47,15 @@ pub(crate) use self::instruments::interval;
 #[cfg(any(feature = "report", feature = "viewers"))]
 pub(crate) use self::instruments::{Instrument, InstrumentEvent, Measured, Reported, reported};
 pub(crate) use self::types::{Observed, is_given_up};
+pub use nettrace_event::role::span_name;
+
 pub use self::{
     clock::{Clock, FileTime, Instant, Time, unix_nanos},
     counts::SpanCounts,
     fields::{Meant, RustTypes, Stated, walk},
     frames::FrameNames,
     hex::{Guid, Hex, hex},
-    ids::{Ids, Key, Overrides, Role, SINGLE},
+    ids::{Ids, Key, Overrides, Role},
     own_time::OwnTime,
     per_type::PerType,
     plain::{Plain, Purpose, Spelled, label_name},
@@ -61,5 +63,5 @@ pub use self::{
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
     span_record::{SpanEdge, SpanRecord, SpanState},
     span_table::{Part, SpanRef, SpanTable},
-    types::{EndFields, event_name, has_fields_of_single, place, span_name, span_of_record},
+    types::{EndFields, event_name, has_fields_of_single, place, span_of_record},
 };

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use nettrace_event::{Outcome, role};
 use nettrace_reader::{Event, Metadata, Value};
 
 /// The fields with which a type begins whose events each stand for a whole span.
@@ -64,31 +65,17 @@ pub fn place(metadata: &Metadata) -> Option<String> {
     }
 }
 
-/// The name of a span: that of its events without the word for their role. If nothing else is left,
-/// it is `Start` for both, so that the end has the name of its start.
-#[must_use]
-pub fn span_name(name: &str) -> &str {
-    for word in ["Start", "Stop"] {
-        let Some(at) = name.len().checked_sub(word.len()) else { continue };
-        if name.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(word)) {
-            let rest = name[..at].trim_end_matches('/');
-            return if rest.is_empty() { "Start" } else { rest };
-        }
-    }
-    name
-}
-
 /// The name of the span of which events of a type tell fields that became known later. Those of
 /// `tracing` do, and are called after their span: `checkoutRecord`.
 #[must_use]
 pub fn span_of_record(metadata: &Metadata) -> Option<&str> {
     let is_record = metadata.opcode.is_none_or(|opcode| opcode == 0);
-    metadata.name.strip_suffix("Record").filter(|name| is_record && !name.is_empty())
+    role::span_of_record(&metadata.name).filter(|_| is_record)
 }
 
 /// Whether an outcome says that a span did not come to its results.
 pub(crate) fn is_given_up(outcome: &str) -> bool {
-    matches!(outcome, "cancelled" | "panicked")
+    Outcome::parse(outcome.chars()).is_some_and(Outcome::has_no_result)
 }
 
 /// Which fields of a type describe the end of a span.
@@ -133,27 +120,5 @@ impl EndFields {
             }
         }
         stated
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_spans() {
-        for (name, span) in [
-            ("WorkStart", "Work"),
-            ("work/stop", "work"),
-            ("Start", "Start"),
-            ("Stop", "Start"),
-            ("/stop", "Start"),
-            ("Restarted", "Restarted"),
-            ("éStop", "é"),
-            ("ééé", "ééé"),
-            ("", ""),
-        ] {
-            assert_eq!(span_name(name), span, "{name}");
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::{rc::Rc, sync::Arc};
 use arrow_array::{ArrayRef, builder::BinaryBuilder};
 use arrow_schema::{DataType, Field, Schema};
 use foldhash::HashMap;
+use nettrace_event::keys;
 use nettrace_reader::{Event, Metadata};
 
 use crate::{
@@ -155,7 +156,7 @@ impl Shapes {
 
 /// What decides the columns of a type's table.
 fn shape_of(metadata: &Metadata) -> String {
-    let stated = metadata.key_values.iter().filter(|(key, _)| key.starts_with("nettrace.type."));
+    let stated = metadata.key_values.iter().filter(|(key, _)| key.starts_with(keys::RUST_TYPE));
     format!("{:?} {:?}", metadata.fields, stated.collect::<Vec<_>>())
 }
 

@@ -1,7 +1,7 @@
 //! The way of an event to the capture of a test.
 
 use nettrace_event::{
-    AnyEvent, EventType,
+    AnyEvent, EventType, keys,
     payload::{MAX_PAYLOAD, Refusal},
 };
 use nettrace_span::frames::{self, InForce};
@@ -18,7 +18,7 @@ const USUAL: usize = 512;
 pub(super) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {
     let number = frames::captured();
     // A span that began before the capture is told late to sessions. A capture does not ask for it.
-    let is_late = || ty.schema().key_values.contains(&("nettrace.span", "late"));
+    let is_late = || ty.schema().key_values.contains(&keys::LATE);
     if word & captures::bit() != 0 && number != 0 && !is_late() {
         let Some(payload) = payload(event) else { return };
         local::holding_locks(|| {

@@ -1,18 +1,9 @@
 //! Events in trees that sampling left out. They are counted, and get no number: readers would take
 //! a number without a row for a loss.
 
-use nettrace_event::{EventType, KERNEL_BIT, LOST_BIT, Level, NOT_REGISTERED};
+use nettrace_event::{EventType, KERNEL_BIT, LOST_BIT, Level, NOT_REGISTERED, role::Role};
 
 use crate::shared::{local, sampled_out::Counts, sessions};
-
-/// Opcodes of a span's events.
-const START: u8 = 1;
-const STOP: u8 = 2;
-const RESUME: u8 = 7;
-const SUSPEND: u8 = 8;
-
-/// The key-value of a type whose events each stand for a whole span.
-const SINGLE: (&str, &str) = ("nettrace.span", "single");
 
 /// Leaves an event out, and counts it for everybody who listens. Returns `false` if the event is to
 /// be recorded: it tells of an error, and not of a span.
@@ -20,18 +11,12 @@ const SINGLE: (&str, &str) = ("nettrace.span", "single");
 #[inline(never)]
 pub(crate) fn leave_out(ty: &'static EventType, mut word: u32) -> bool {
     let schema = ty.schema();
-    let opcode = schema.opcode.unwrap_or_else(|| match schema.name {
-        name if name.ends_with("Start") => START,
-        name if name.ends_with("Stop") => STOP,
-        _ => 0,
-    });
-    let kind = match opcode {
-        START => 0,
+    let kind = match Role::of_schema(schema) {
+        Role::Start | Role::Single => 0,
         // Its span is counted.
-        STOP | RESUME | SUSPEND => return true,
-        _ if schema.key_values.contains(&SINGLE) => 0,
-        _ if schema.level <= Level::Error => return false,
-        _ => 1,
+        Role::Stop | Role::Resume | Role::Suspend => return true,
+        Role::Inside if schema.level <= Level::Error => return false,
+        Role::Inside => 1,
     };
     if word == NOT_REGISTERED {
         // As for an event that is recorded.

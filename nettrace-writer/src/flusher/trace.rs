@@ -8,6 +8,7 @@ pub(super) use rollback::Mark;
 
 use std::{collections::HashMap, ops::Range};
 
+use nettrace_event::keys;
 use nettrace_format::{
     Format, FormatError, LeftOut, RecorderIds, Row, Stream, StreamEnd, SubjectId, ThreadIds,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
@@ -205,7 +206,7 @@ impl Trace {
         let number = self.number.to_string();
         let mut key_values = vec![("ProcessId", &*process), ("HardwareThreadCount", &*processors)];
         if let Some(recording) = &self.recording {
-            key_values.extend([("nettrace.recording", &**recording), ("nettrace.file", &number)]);
+            key_values.extend([(keys::RECORDING, &**recording), (keys::FILE, &number)]);
         }
         key_values.extend(self.key_values.iter().map(|(key, value)| (&**key, &**value)));
         let info = TraceInfo {

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType, Level, registry};
+use nettrace_event::{
+    EventSchema, EventType, FieldSchema, FieldType, Level, Outcome, registry,
+    role::{Role, span_name},
+};
 use nettrace_format::{
     payload::walk::{self, Mismatch, Text, Value, Visitor, walk},
     v6::{
@@ -103,10 +106,11 @@ impl Condition {
 
 /// The name of the span that an event of this type ends.
 fn span_that_ends(schema: &EventSchema) -> Option<&'static str> {
-    if schema.key_values.contains(&("nettrace.span", "single")) {
-        return Some(schema.name);
+    match Role::stated_by(schema)? {
+        Role::Single => Some(schema.name),
+        Role::Stop => Some(span_name(schema.name)),
+        _ => None,
     }
-    (schema.opcode == Some(2)).then(|| schema.name.strip_suffix("Stop").unwrap_or(schema.name))
 }
 
 /// What an event of a type must be to meet a condition. Fields are given by their places.
@@ -158,7 +162,7 @@ fn number(value: Value<'_>) -> Option<i64> {
 }
 
 fn is_failure(text: Text<'_>) -> bool {
-    ["err", "panicked"].into_iter().any(|outcome| text.chars().eq(outcome.chars()))
+    Outcome::parse(text.chars()).is_some_and(Outcome::is_failure)
 }
 
 /// Looks for the value of a field of the event, or of an option that the field is. Elements of

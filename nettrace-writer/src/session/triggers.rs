@@ -8,7 +8,7 @@ use std::{
     sync::Arc, time::Duration,
 };
 
-use nettrace_event::Level;
+use nettrace_event::{Level, keys};
 use nettrace_format::redact::Redaction;
 
 use self::{
@@ -372,7 +372,7 @@ impl Watch {
         if !triggers.conditions.is_empty() {
             let fire = Arc::clone(&control);
             let fire = move |name: &str, event: &str| {
-                fire.ask(name, &[("nettrace.trigger.event", event)], false, None);
+                fire.ask(name, &[(keys::TRIGGER_EVENT, event)], false, None);
             };
             recorder.ring.show(Box::new(Matcher::new(triggers.conditions, Box::new(fire))));
         }

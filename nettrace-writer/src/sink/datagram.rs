@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nettrace_event::keys;
 use nettrace_format::heph;
 
 use super::{
@@ -217,7 +218,7 @@ impl DatagramSink {
             let value = [&stream.to_be_bytes()[..], &last.to_be_bytes(), &[0; 8]].concat();
             self.packet.clear();
             // Name and value are within the limits.
-            let _ = heph::option(heph::LOST, &value, &mut self.packet);
+            let _ = heph::option(keys::HEPH_LOST, &value, &mut self.packet);
             if let Err(error) = self.send(patience) {
                 self.streams.insert(stream, last);
                 return Err(error);
@@ -313,7 +314,7 @@ fn last_number(packet: &[u8]) -> Option<(u32, u32)> {
     let numbers = if packet.starts_with(EVENT) {
         packet.get(8..)?
     } else {
-        packet.get(NAME_AT..)?.strip_prefix(heph::LOST.as_bytes())?
+        packet.get(NAME_AT..)?.strip_prefix(keys::HEPH_LOST.as_bytes())?
     };
     let (stream, rest) = numbers.split_first_chunk()?;
     Some((u32::from_be_bytes(*stream), u32::from_be_bytes(*rest.first_chunk()?)))

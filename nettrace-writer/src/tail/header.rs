@@ -90,6 +90,7 @@ fn unix_millis(time: &WallTime) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use nettrace_event::keys;
     use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
 
     use super::{Header, unix_millis};
@@ -102,7 +103,7 @@ mod tests {
             sync_ticks: ticks,
             ticks_per_second: 24_000_000,
             pointer_size: 8,
-            key_values: &[("ProcessId", "17"), ("nettrace.file", number), ("service", "till")],
+            key_values: &[("ProcessId", "17"), (keys::FILE, number), ("service", "till")],
         };
         v6::trace_block(&info, &mut bytes).unwrap();
         bytes

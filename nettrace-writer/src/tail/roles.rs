@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use foldhash::HashMap;
+use nettrace_event::{
+    Outcome, keys,
+    role::{Role as SpanRole, span_name},
+};
 use nettrace_format::{Metadata, Type, v6};
 
 use crate::tail::blocks::Malformed;
-
-/// The key-value by which a type of spans asks for a decision.
-pub(super) const KEY: &str = "nettrace.tail";
 
 /// What a type of spans is kept for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(super) enum Keep {
 }
 
 impl Keep {
-    /// From the value of the [key](KEY).
+    /// From the value of the [key](keys::TAIL).
     fn parse(text: &str) -> Option<Self> {
         if text == "failed" {
             return Some(Self::Failed);
@@ -94,28 +95,31 @@ impl Role {
         in_ticks(nanos.into(), self.per_second)
     }
 
-    /// How a span ended.
-    pub(super) fn outcome(&self, payload: &[u8]) -> Outcome {
-        let Some((at, text)) = self.outcome else { return Outcome::Unknown };
-        let skipped = if matches!(text, Text::CountedUtf8 | Text::CountedUtf16) { 2 } else { 0 };
-        match payload.get(at + skipped) {
-            Some(b'o') => Outcome::Ok,
-            Some(b'c') => Outcome::Cancelled,
-            Some(b'e' | b'p') => Outcome::Failed,
-            _ => Outcome::Unknown,
-        }
+    /// How a span ended. `None` if the event does not say.
+    pub(super) fn outcome(&self, payload: &[u8]) -> Option<Outcome> {
+        let (at, text) = self.outcome?;
+        text.decode(payload.get(at..)?)
     }
 }
 
-/// How a span ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Ok,
-    Cancelled,
-    /// By an error or a panic.
-    Failed,
-    /// The event does not say.
-    Unknown,
+impl Text {
+    /// The outcome that the text at the start of these bytes says. Texts of outcomes are ASCII.
+    fn decode(self, bytes: &[u8]) -> Option<Outcome> {
+        let unit_size = if matches!(self, Self::Utf8 | Self::CountedUtf8) { 1 } else { 2 };
+        let is_counted = matches!(self, Self::CountedUtf8 | Self::CountedUtf16);
+        let bytes = if is_counted {
+            let (count, units) = bytes.split_first_chunk()?;
+            units.get(..usize::from(u16::from_le_bytes(*count)) * unit_size)?
+        } else {
+            bytes
+        };
+        let units = bytes.chunks_exact(unit_size).map(|unit| match *unit {
+            [low, high] => u16::from_le_bytes([low, high]),
+            _ => unit[0].into(),
+        });
+        let text = units.take_while(|unit| is_counted || *unit != 0);
+        Outcome::parse(text.map(|unit| char::from_u32(unit.into()).unwrap_or('\u{fffd}')))
+    }
 }
 
 /// What the types of a stream mean, by their ids. Types that mean nothing are not there.
@@ -149,19 +153,19 @@ impl Roles {
 
 fn role(of: &Metadata, asked: &[Asked], per_second: u64) -> Option<Role> {
     let value = |key| of.value(key);
-    let form = value("nettrace.span");
+    let has = |(key, text): (&'static str, &str)| value(key) == Some(text);
     let name = &*of.name;
-    let (kind, span) = match of.opcode {
-        _ if form == Some("single") => (Kind::Single(duration(of)), name),
+    let (kind, span) = match SpanRole::stated(of.opcode, || has(keys::SINGLE)) {
+        Some(SpanRole::Single) => (Kind::Single(duration(of)), name),
         // A session that began within the span is told late: it does not know the duration.
-        Some(1) if form == Some("late") => return None,
-        Some(1) => (Kind::Start, name.strip_suffix("Start").unwrap_or(name)),
-        Some(2) => (Kind::Stop, name.strip_suffix("Stop").unwrap_or(name)),
-        None | Some(0) if of.level <= 2 => (Kind::Error, name),
+        Some(SpanRole::Start) if has(keys::LATE) => return None,
+        Some(SpanRole::Start) => (Kind::Start, span_name(name)),
+        Some(SpanRole::Stop) => (Kind::Stop, span_name(name)),
+        None if of.level <= 2 => (Kind::Error, name),
         _ => return None,
     };
     let by_name = asked.iter().find(|asked| asked.provider == of.provider && asked.span == span);
-    let keep = by_name.map(|asked| asked.keep).or_else(|| Keep::parse(value(KEY)?));
+    let keep = by_name.map(|asked| asked.keep).or_else(|| Keep::parse(value(keys::TAIL)?));
     let asks = keep.filter(|_| kind != Kind::Error).map(|keep| keep.ticks(per_second));
     Some(Role { kind, asks, outcome: outcome(of), per_second })
 }
@@ -186,7 +190,21 @@ fn outcome(of: &Metadata) -> Option<(usize, Text)> {
 mod tests {
     use std::time::Duration;
 
-    use super::Keep;
+    use super::{Keep, Outcome, Text};
+
+    #[test]
+    fn outcomes() {
+        let of = |text: Text, bytes: &[u8]| text.decode(bytes);
+        assert_eq!(of(Text::Utf8, b"ok\0err\0"), Some(Outcome::Ok));
+        assert_eq!(of(Text::Utf16, b"e\0r\0r\0\0\0"), Some(Outcome::Err));
+        assert_eq!(of(Text::CountedUtf8, b"\x09\0cancelledok"), Some(Outcome::Cancelled));
+        assert_eq!(of(Text::CountedUtf16, b"\x02\0o\0k\0!"), Some(Outcome::Ok));
+        // Another text of the same first letter, a unit beyond ASCII, a text that is cut.
+        assert_eq!(of(Text::Utf8, b"okay\0"), None);
+        assert_eq!(of(Text::Utf16, b"o\x01k\0\0\0"), None);
+        assert_eq!(of(Text::CountedUtf16, b"\x03\0o\0k\0"), None);
+        assert_eq!(of(Text::CountedUtf8, b"\x02"), None);
+    }
 
     #[test]
     fn values_of_the_key() {

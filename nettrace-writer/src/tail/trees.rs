@@ -17,11 +17,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nettrace_event::Outcome;
 use nettrace_format::v6::RowHeader;
 
 use crate::tail::{
     blocks::SpanOf,
-    roles::{Kind, Outcome, Role},
+    roles::{Kind, Role},
 };
 
 type TraceId = [u8; 16];
@@ -106,7 +107,7 @@ impl Trees {
         self.saw_tree(&trace, oldest, begins, batch);
         let Some(role) = role else { return };
         let outcome = role.outcome(payload);
-        let failed = !matches!(outcome, Outcome::Ok | Outcome::Unknown);
+        let failed = outcome.is_some_and(|outcome| outcome != Outcome::Ok);
         match (role.kind, role.asks) {
             (Kind::Start, Some(slow)) => self.starts(trace, span, at, slow),
             (Kind::Stop, Some(slow)) => self.stops(trace, span, at, failed, slow),
@@ -115,7 +116,7 @@ impl Trees {
                 self.stops(trace, span, at, failed, slow);
             }
             (Kind::Error, _) => self.failed(trace, at),
-            _ if outcome == Outcome::Failed => self.failed(trace, at),
+            _ if outcome.is_some_and(Outcome::is_failure) => self.failed(trace, at),
             _ => {}
         }
     }

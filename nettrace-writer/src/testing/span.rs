@@ -6,7 +6,11 @@ use std::{
     ptr,
 };
 
-use nettrace_event::{EventSchema, trace_context::SpanId};
+use nettrace_event::{
+    EventSchema,
+    role::{Role, span_name, span_of_record},
+    trace_context::SpanId,
+};
 
 use super::{
     event::{Event, get},
@@ -175,32 +179,6 @@ fn write_item(item: &Item, depth: usize, is_sorted: bool, out: &mut String) {
     }
 }
 
-/// What an event is of its span.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Start,
-    Stop,
-    Single,
-    /// A poll, or an entry.
-    Poll,
-    None,
-}
-
-impl Part {
-    fn of(event: &Event) -> Self {
-        let schema = event.schema();
-        match schema.opcode {
-            Some(1) => Self::Start,
-            Some(2) => Self::Stop,
-            Some(7 | 8) => Self::Poll,
-            None if schema.name.ends_with("Start") => Self::Start,
-            None if schema.name.ends_with("Stop") => Self::Stop,
-            _ if schema.key_values.contains(&("nettrace.span", "single")) => Self::Single,
-            _ => Self::None,
-        }
-    }
-}
-
 /// A span while the tree is made.
 struct Node {
     span: Span,
@@ -226,22 +204,20 @@ pub(super) fn trees(events: &[Event]) -> Vec<Item> {
         for id in [event.span_id(), event.related()].into_iter().flatten() {
             first.entry(id).or_insert(at);
         }
-        let part = Part::of(event);
-        let id = event.span_id().filter(|_| part != Part::None);
+        let role = Role::stated_by(event.schema()).unwrap_or(Role::Inside);
+        let id = event.span_id().filter(|_| role.is_edge());
         match (id, event.span_id().and_then(|id| nodes.get_mut(&id))) {
-            _ if part == Part::Poll => {}
+            _ if matches!(role, Role::Resume | Role::Suspend) => {}
             (Some(_), Some(node)) => {
-                node.span.has_ended |= part != Part::Start;
+                node.span.has_ended |= role != Role::Start;
                 node.span.parts.push(event.clone());
             }
             (Some(id), None) => {
-                let suffix = match part {
-                    Part::Start => "Start",
-                    Part::Stop => "Stop",
-                    _ => "",
+                let name = match role {
+                    Role::Single => event.name(),
+                    _ => span_name(event.name()),
                 };
-                let name = event.name().strip_suffix(suffix).unwrap_or(event.name());
-                let has_ended = part != Part::Start;
+                let has_ended = role != Role::Start;
                 let span = Span {
                     name: name.into(),
                     parts: vec![event.clone()],
@@ -276,7 +252,7 @@ pub(super) fn trees(events: &[Event]) -> Vec<Item> {
 
 fn is_later_field(span: &Span, event: &Event) -> bool {
     let start = span.parts[0].schema();
-    event.name().strip_suffix("Record") == Some(&*span.name) && event.schema().place == start.place
+    span_of_record(event.name()) == Some(&*span.name) && event.schema().place == start.place
 }
 
 fn items(mut of: Items, events: &[Event], nodes: &mut BTreeMap<SpanId, Node>) -> Vec<Item> {

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
-use nettrace_event::trace_context::SpanId;
+use nettrace_event::{Outcome, trace_context::SpanId};
 use nettrace_reader::{Event, Metadata, Value};
 
 use crate::{
@@ -157,7 +157,8 @@ impl Ending {
                 _ => u64::MAX,
             };
         } else if ty.end.outcome == Some(place) {
-            self.is_cancelled = matches!(value, Value::Text(text) if text == "cancelled");
+            self.is_cancelled = matches!(value, Value::Text(text)
+                if Outcome::parse(text.chars()) == Some(Outcome::Cancelled));
         }
     }
 

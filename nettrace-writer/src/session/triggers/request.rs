@@ -1,6 +1,8 @@
 //! What asks for a dump, and what a dump tells of it: no more than [`MOST_TOLD`], however often and
 //! with how much somebody asks.
 
+use nettrace_event::keys;
+
 use crate::shared::channel::Sender;
 
 /// How many bytes of names, keys and values a dump has of its triggers.
@@ -86,9 +88,8 @@ impl Owed {
 
     /// What the dump says of them.
     pub(super) fn told(&self) -> Vec<(String, String)> {
-        let names = ("nettrace.trigger".to_owned(), self.names.join(", "));
-        let counts =
-            [("nettrace.trigger.more", self.more), ("nettrace.trigger.left_out", self.left_out)];
+        let names = (keys::TRIGGER.to_owned(), self.names.join(", "));
+        let counts = [(keys::TRIGGER_MORE, self.more), (keys::TRIGGER_LEFT_OUT, self.left_out)];
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let counts = counts.map(|(key, count)| (key.to_owned(), count.to_string()));
         [names].into_iter().chain(counts).chain(self.key_values.iter().cloned()).collect()

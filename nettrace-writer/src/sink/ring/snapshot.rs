@@ -7,6 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use nettrace_event::keys;
 use nettrace_format::v6::{self, read};
 
 use super::{
@@ -143,7 +144,7 @@ impl Snapshot {
         ends: SystemTime,
     ) -> io::Result<Dump> {
         let (given_up, left_out) = (self.given_up.to_string(), self.left_out.to_string());
-        let counts = [("nettrace.given_up", &*given_up), ("nettrace.left_out", &*left_out)];
+        let counts = [(keys::GIVEN_UP, &*given_up), (keys::LEFT_OUT, &*left_out)];
         let counts = counts.into_iter().take(1 + usize::from(self.left_out > 0));
         let header = with_key_values(self.header.clone(), counts.chain(key_values.iter().copied()));
         let header = header.map_err(malformed)?;

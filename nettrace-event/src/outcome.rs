@@ -1,8 +1,8 @@
 //! How a span ended.
 
-use std::fmt;
+use core::fmt;
 
-use nettrace_event::{FieldType, PayloadEncoder, TraceField};
+use crate::{encode::PayloadEncoder, field::TraceField, schema::FieldType};
 
 /// How a span ended. Recorded as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,29 @@ impl Outcome {
             Self::Cancelled => "cancelled",
             Self::Panicked => "panicked",
         }
+    }
+
+    /// The outcome that is recorded as this text, whatever its encoding.
+    pub fn parse(text: impl Iterator<Item = char>) -> Option<Self> {
+        let (mut bytes, mut size) = ([0; 16], 0);
+        for char in text {
+            *bytes.get_mut(size)? = u8::try_from(char).ok()?;
+            size += 1;
+        }
+        let all = [Self::Ok, Self::Err, Self::Cancelled, Self::Panicked];
+        all.into_iter().find(|outcome| *outcome.as_str().as_bytes() == bytes[..size])
+    }
+
+    /// Whether the span failed: by an error or a panic.
+    #[must_use]
+    pub const fn is_failure(self) -> bool {
+        matches!(self, Self::Err | Self::Panicked)
+    }
+
+    /// Whether the span has no result, not even an error.
+    #[must_use]
+    pub const fn has_no_result(self) -> bool {
+        matches!(self, Self::Cancelled | Self::Panicked)
     }
 
     /// The outcome of a call that returned `result`.
