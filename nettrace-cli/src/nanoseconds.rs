@@ -1,27 +1,18 @@
 //! Lengths and points of time, as people write them in conditions.
 
 use jiff::Timestamp;
-
-/// The units of time, and how many nanoseconds they have. A unit comes before its own suffixes.
-pub(crate) const UNITS: [(&str, i128); 7] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
+use nettrace_format::spelling::time_unit;
 
 /// Nanoseconds that are written with a unit, `1.5ms`, or as a time in RFC 3339.
 pub(crate) fn nanoseconds(text: &str) -> Option<i128> {
-    for (unit, nanos) in UNITS {
-        let number = text.strip_suffix(unit).and_then(|number| number.parse::<f64>().ok());
-        if let Some(number) = number.filter(|number| number.is_finite()) {
-            return Some((number * nanos as f64).round() as i128);
-        }
-    }
-    text.parse::<Timestamp>().ok().map(Timestamp::as_nanosecond)
+    length(text).or_else(|| text.parse::<Timestamp>().ok().map(Timestamp::as_nanosecond))
+}
+
+/// Nanoseconds that are written with a unit.
+fn length(text: &str) -> Option<i128> {
+    let (number, nanos) = time_unit(text)?;
+    let number = number.parse::<f64>().ok().filter(|number| number.is_finite())?;
+    Some((number * nanos as f64).round() as i128)
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use std::{io, path::Path, time::Duration};
 
-use nettrace_writer::sink::{RotatingFiles, RotationOptions};
+use nettrace_writer::{
+    companion::time_unit,
+    sink::{RotatingFiles, RotationOptions},
+};
 
 /// When a new file begins, and what is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,25 +75,25 @@ impl Rotation {
     }
 }
 
-/// A number above 0 with one of these units.
-fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+/// A number of bytes above 0. As in `NETTRACE_BUFFER_MB`, a megabyte is 2^20 bytes.
+fn size(text: &str) -> Option<u64> {
+    let [kilo, mega, giga] = [1 << 10, 1 << 20, 1 << 30];
+    let units =
+        [("KB", kilo), ("KiB", kilo), ("MB", mega), ("MiB", mega), ("GB", giga), ("GiB", giga)];
     units.iter().find_map(|(unit, factor)| {
         let number: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
         number.checked_mul(*factor).filter(|number| *number > 0)
     })
 }
 
-/// As in `NETTRACE_BUFFER_MB`, a megabyte is 2^20 bytes.
-fn size(text: &str) -> Option<u64> {
-    let [kilo, mega, giga] = [1 << 10, 1 << 20, 1 << 30];
-    let units =
-        [("KB", kilo), ("KiB", kilo), ("MB", mega), ("MiB", mega), ("GB", giga), ("GiB", giga)];
-    with_unit(text, &units)
-}
-
+/// A number of seconds, minutes, hours or days above 0.
 fn age(text: &str) -> Option<Duration> {
-    let units = [("s", 1), ("m", 60), ("h", 3_600), ("d", 24 * 3_600)];
-    with_unit(text, &units).map(Duration::from_secs)
+    let (number, unit) = match text.strip_suffix('d') {
+        Some(number) => (number, 86_400),
+        None => time_unit(text).map(|(number, nanos)| (number, nanos / 1_000_000_000))?,
+    };
+    let seconds = number.trim().parse::<u64>().ok()?.checked_mul(unit)?;
+    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@ use core::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
-use crate::schema::{ArrayLayout, FieldFormat, FieldType, StrEncoding};
+use crate::{
+    calendar::FILE_TIME_OF_1970,
+    schema::{ArrayLayout, FieldFormat, FieldType, StrEncoding},
+};
 
 /// Receives the values of one event, in the order of its schema. Each backend implements it.
 ///
@@ -273,7 +276,7 @@ pub trait PayloadEncoder: Sized {
 /// 9999.
 #[inline(always)]
 const fn file_time(unix_millis: i64) -> i64 {
-    const UNIX_EPOCH_MILLIS: i64 = 11_644_473_600_000;
+    const UNIX_EPOCH_MILLIS: i64 = (FILE_TIME_OF_1970 / 10_000) as i64;
     const LAST: i64 = 253_402_300_799_999; // 9999-12-31T23:59:59.999
     let millis = if unix_millis < -UNIX_EPOCH_MILLIS {
         -UNIX_EPOCH_MILLIS

@@ -1,7 +1,8 @@
 //! Labels: what else is known of an event than its payload, and their bytes in NetTrace.
 
-use crate::payload::primitive::{
-    MAX_VARUINT64, guid, put_varuint, read_varuint, read_varuint32, zigzag,
+use crate::{
+    guid,
+    payload::primitive::{MAX_VARUINT64, put_varuint, read_varuint, read_varuint32, zigzag},
 };
 
 /// One label of an event: a correlation id, a replacement for a value of the event's type, or a
@@ -111,7 +112,7 @@ pub const LAST_LABEL: u8 = 0x80;
 pub fn put_label(label: &Label<'_>, out: &mut [u8]) -> Option<usize> {
     let kind = label.kind();
     match *label {
-        Label::ActivityId(id) | Label::RelatedActivityId(id) => fixed(kind, guid(&id), out),
+        Label::ActivityId(id) | Label::RelatedActivityId(id) => fixed(kind, guid::swapped(&id), out),
         Label::TraceId(bytes) => fixed(kind, bytes, out),
         Label::SpanId(value) | Label::Keywords(value) => fixed(kind, value.to_le_bytes(), out),
         Label::Str(key, value) => {

@@ -97,6 +97,7 @@ extern crate std;
 #[cfg(feature = "any_encoder")]
 mod any_encoder;
 mod any_event;
+pub mod calendar;
 pub mod check;
 /// For the code of derives. Not part of the public interface.
 #[doc(hidden)]
@@ -109,6 +110,8 @@ mod event;
 #[doc(hidden)]
 pub mod example;
 mod field;
+pub mod guid;
+pub mod hex;
 pub mod keys;
 pub mod label;
 #[cfg(feature = "schema")]

@@ -27,7 +27,6 @@
 //! [W3C Trace Context]: https://www.w3.org/TR/trace-context/
 
 mod activity;
-mod hex;
 mod id;
 #[cfg(feature = "alloc")]
 mod parent;

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use nettrace_event::calendar::{date_of, day_of};
+
 #[doc(inline)]
 pub use nettrace_event::Label;
 
@@ -53,19 +55,7 @@ impl SystemTimeParts {
         };
         let days = millis.div_euclid(86_400_000);
         let of_day = millis.rem_euclid(86_400_000);
-
-        // Count years from 1 March, in cycles of 400 years, so that the leap day ends its year.
-        let day_count = days + 719_468; // days since 0000-03-01
-        let cycle = day_count.div_euclid(146_097);
-        let of_cycle = day_count.rem_euclid(146_097);
-        let year_of_cycle =
-            (of_cycle - of_cycle / 1_460 + of_cycle / 36_524 - of_cycle / 146_096) / 365;
-        let of_year = of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
-        let march_month = (5 * of_year + 2) / 153;
-        let day = of_year - (153 * march_month + 2) / 5 + 1;
-        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-        let year = 400 * cycle + year_of_cycle + (month <= 2) as i64;
-
+        let (year, month, day) = date_of(days);
         Self {
             year: year as u16,
             month: month as u16,
@@ -76,6 +66,14 @@ impl SystemTimeParts {
             second: (of_day / 1_000 % 60) as u16,
             millisecond: (of_day % 1_000) as u16,
         }
+    }
+
+    /// Converts to milliseconds since 1970-01-01 UTC.
+    #[must_use]
+    pub const fn unix_millis(&self) -> i64 {
+        let days = day_of(self.year as i64, self.month as i64, self.day as i64);
+        let minutes = (days * 24 + self.hour as i64) * 60 + self.minute as i64;
+        (minutes * 60 + self.second as i64) * 1_000 + self.millisecond as i64
     }
 }
 

@@ -2,6 +2,8 @@
 
 use alloc::string::String;
 
+use crate::primitive::{self, MAX_VARUINT64};
+
 /// A place in a block that violates the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {offset}: {what}")]
@@ -149,19 +151,13 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn varuint64(&mut self) -> Read<u64> {
         let start = *self;
-        let mut value = 0_u64;
-        for shift in (0..70).step_by(7) {
-            let byte = self.u8().map_err(|_| start.damage("it ends inside a number"))?;
-            let bits = u64::from(byte & 0x7F);
-            if shift == 63 && bits > 1 {
-                break;
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(start.damage("a variable-length number does not fit 64 bits"))
+        primitive::read_varuint(self.bytes, &mut self.pos, MAX_VARUINT64).ok_or_else(|| {
+            let is_cut = start.bytes.len() - start.pos < MAX_VARUINT64;
+            start.damage(match is_cut {
+                true => "it ends inside a number",
+                false => "a variable-length number does not fit 64 bits",
+            })
+        })
     }
 
     /// Reads a `varuint32` of the format: at most five bytes.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 pub(crate) use nettrace_event::payload::primitive::{
-    MAX_VARUINT32, MAX_VARUINT64, guid, put_varuint, read_varuint, read_varuint32,
+    MAX_VARUINT32, MAX_VARUINT64, put_varuint, read_varuint, read_varuint32,
 };
 
 /// `value` as LEB128, in a word whose first bytes count, and how many do.

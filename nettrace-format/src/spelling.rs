@@ -1,6 +1,32 @@
-//! What somebody probably meant who has given a name that nothing has.
+//! Texts that people write: names that are spelled wrong, and lengths of time.
 
 use alloc::{string::String, vec::Vec};
+
+/// Units of time, and how many nanoseconds they have.
+const TIME_UNITS: [(&str, u64); 7] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// The number of a length of time, and how many nanoseconds its unit has. `None` without one of the
+/// units `ns`, `us`, `µs`, `ms`, `s`, `m` and `h`.
+///
+/// ```
+/// use nettrace_format::spelling::time_unit;
+///
+/// assert_eq!(time_unit("1.5ms"), Some(("1.5", 1_000_000)));
+/// assert_eq!(time_unit("5"), None);
+/// ```
+#[must_use]
+pub fn time_unit(text: &str) -> Option<(&str, u64)> {
+    // `ms` comes before `s`.
+    TIME_UNITS.iter().find_map(|(unit, nanos)| Some((text.strip_suffix(unit)?, *nanos)))
+}
 
 /// The known name that is nearest to a pattern, if one is near: it contains the pattern, or differs
 /// from it in a few letters.

@@ -3,7 +3,13 @@
 use alloc::{string::String, vec::Vec};
 use core::fmt;
 
-use nettrace_event::keys;
+use nettrace_event::{
+    calendar::{FILE_TIME_OF_1970, date_of, day_of, days_in_month},
+    keys,
+};
+
+/// Units of 100 ns in a day.
+const UNITS_PER_DAY: i64 = 86_400 * 10_000_000;
 
 /// Facts about the whole trace, from its first block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +140,7 @@ impl WallTime {
     pub fn is_valid(&self) -> bool {
         (1..=9999).contains(&self.year)
             && (1..=12).contains(&self.month)
-            && (1..=self.days_in_month()).contains(&self.day)
+            && (1..=days_in_month(self.year.into(), self.month.into())).contains(&i64::from(self.day))
             && (0..24).contains(&self.hour)
             && (0..60).contains(&self.minute)
             && (0..60).contains(&self.second)
@@ -155,13 +161,8 @@ impl WallTime {
         if !self.is_valid() {
             return None;
         }
-        // Days before the year, counted from 0001-01-01, of which 1601-01-01 is day 584,388.
-        let before = i64::from(self.year) - 1;
-        let mut days = before * 365 + before / 4 - before / 100 + before / 400 - 584_388;
-        for month in 1..self.month {
-            days += i64::from(Self { month, ..*self }.days_in_month());
-        }
-        days += i64::from(self.day) - 1;
+        let day = day_of(self.year.into(), self.month.into(), self.day.into());
+        let days = day + FILE_TIME_OF_1970 as i64 / UNITS_PER_DAY;
         let minutes = (days * 24 + i64::from(self.hour)) * 60 + i64::from(self.minute);
         let milliseconds =
             (minutes * 60 + i64::from(self.second)) * 1000 + i64::from(self.millisecond);
@@ -179,49 +180,19 @@ impl WallTime {
     /// ```
     #[must_use]
     pub fn from_file_time(units: u64) -> Option<Self> {
-        let milliseconds = units / 10_000;
-        let mut days = milliseconds / 86_400_000;
-        let days_in_all = days;
-        // A cycle of 400 years from 1601 has the leap years of 1601 to 2000.
-        let mut year = 1601 + days / 146_097 * 400;
-        days %= 146_097;
-        let mut time = loop {
-            if year > 9999 {
-                return None;
-            }
-            let start = Self {
-                year: year as i16,
-                month: 1,
-                day_of_week: ((days_in_all + 1) % 7) as i16,
-                day: 1,
-                hour: (milliseconds / 3_600_000 % 24) as i16,
-                minute: (milliseconds / 60_000 % 60) as i16,
-                second: (milliseconds / 1000 % 60) as i16,
-                millisecond: (milliseconds % 1000) as i16,
-            };
-            let february = Self { month: 2, ..start }.days_in_month() as u64;
-            if days < 337 + february {
-                break start;
-            }
-            days -= 337 + february;
-            year += 1;
-        };
-        while days >= time.days_in_month() as u64 {
-            days -= time.days_in_month() as u64;
-            time.month += 1;
-        }
-        time.day = days as i16 + 1;
-        Some(time)
-    }
-
-    fn days_in_month(&self) -> i16 {
-        let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
-        match self.month {
-            2 if leap => 29,
-            2 => 28,
-            4 | 6 | 9 | 11 => 30,
-            _ => 31,
-        }
+        let (days, of_day) = (units / UNITS_PER_DAY as u64, units % UNITS_PER_DAY as u64);
+        let (year, month, day) = date_of(days as i64 - FILE_TIME_OF_1970 as i64 / UNITS_PER_DAY);
+        let milliseconds = of_day / 10_000;
+        (year <= 9999).then(|| Self {
+            year: year as i16,
+            month: month as i16,
+            day_of_week: ((days + 1) % 7) as i16,
+            day: day as i16,
+            hour: (milliseconds / 3_600_000) as i16,
+            minute: (milliseconds / 60_000 % 60) as i16,
+            second: (milliseconds / 1000 % 60) as i16,
+            millisecond: (milliseconds % 1000) as i16,
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The rows of Event blocks, compressed and not.
 
+use nettrace_event::payload::primitive::{MAX_VARUINT64, read_varuint, read_varuint32};
 use nettrace_format::{Cursor, Damage};
 
 use crate::{error::Read, framing::Format};
@@ -153,7 +154,7 @@ impl Rows {
             return None;
         }
         at += 1;
-        let elapsed = number(body, &mut at)?;
+        let elapsed = read_varuint(body, &mut at, MAX_VARUINT64)?;
         let size = self.header.payload_size as usize;
         if body.len() - at < size {
             return None;
@@ -208,7 +209,7 @@ impl Rows {
         let (mut position, mut timestamp) = (self.position, self.header.timestamp);
         while let Some(0) = body.get(position) {
             let mut at = position + 1;
-            let Some(elapsed) = number(body, &mut at) else { break };
+            let Some(elapsed) = read_varuint(body, &mut at, MAX_VARUINT64) else { break };
             if body.len() - at < size {
                 break;
             }
@@ -238,26 +239,26 @@ impl Rows {
         let header = &mut self.header;
         self.refers_anew = flags & REFERENCES != 0;
         if flags & 1 != 0 {
-            header.metadata_id = number32(body, &mut at)?;
+            header.metadata_id = read_varuint32(body, &mut at)?;
         }
         if flags & 2 != 0 {
-            let skipped = number32(body, &mut at)?;
+            let skipped = read_varuint32(body, &mut at)?;
             header.sequence_number = header.sequence_number.wrapping_add(skipped);
-            header.capture_thread = number(body, &mut at)?;
-            header.processor = number32(body, &mut at)?;
+            header.capture_thread = read_varuint(body, &mut at, MAX_VARUINT64)?;
+            header.processor = read_varuint32(body, &mut at)?;
         }
         // Rows of metadata blocks of version 5 (id 0) are not counted. Their numbers do not matter.
         header.sequence_number = header.sequence_number.wrapping_add(1);
         if flags & 4 != 0 {
-            header.thread = number(body, &mut at)?;
+            header.thread = read_varuint(body, &mut at, MAX_VARUINT64)?;
         }
         if flags & 8 != 0 {
-            header.stack_id = number32(body, &mut at)?;
+            header.stack_id = read_varuint32(body, &mut at)?;
         }
-        header.timestamp = header.timestamp.wrapping_add(number(body, &mut at)?);
+        header.timestamp = header.timestamp.wrapping_add(read_varuint(body, &mut at, MAX_VARUINT64)?);
         if V6 {
             if flags & 16 != 0 {
-                header.label_list = number32(body, &mut at)?;
+                header.label_list = read_varuint32(body, &mut at)?;
             }
         } else {
             if flags & 16 != 0 {
@@ -269,7 +270,7 @@ impl Rows {
         }
         header.is_sorted = flags & SORTED != 0;
         if flags & 128 != 0 {
-            header.payload_size = number32(body, &mut at)?;
+            header.payload_size = read_varuint32(body, &mut at)?;
         }
         Some(at)
     }
@@ -386,48 +387,6 @@ fn guid(body: &[u8], at: &mut usize) -> Option<[u8; 16]> {
     let bytes = body.get(*at..*at + 16)?.try_into().ok()?;
     *at += 16;
     Some(bytes)
-}
-
-#[inline]
-fn number32(body: &[u8], at: &mut usize) -> Option<u32> {
-    let before = *at;
-    let value = number(body, at)?;
-    if *at - before > 5 {
-        return None;
-    }
-    u32::try_from(value).ok()
-}
-
-/// One and two bytes are the usual sizes: differences of times, and those that a writer has padded.
-/// They have branches of their own, so that the processor can predict where the next row begins.
-#[inline]
-fn number(body: &[u8], at: &mut usize) -> Option<u64> {
-    let first = *body.get(*at)?;
-    if first < 0x80 {
-        *at += 1;
-        return Some(first.into());
-    }
-    if let Some(second @ 0..0x80) = body.get(*at + 1) {
-        *at += 2;
-        return Some(u64::from(first & 0x7F) | u64::from(*second) << 7);
-    }
-    long_number(body, at)
-}
-
-fn long_number(body: &[u8], at: &mut usize) -> Option<u64> {
-    let mut value = 0;
-    for (i, byte) in body[*at..].iter().take(10).enumerate() {
-        let bits = u64::from(byte & 0x7F);
-        if i == 9 && bits > 1 {
-            return None;
-        }
-        value |= bits << (7 * i);
-        if byte & 0x80 == 0 {
-            *at += i + 1;
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

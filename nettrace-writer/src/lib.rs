@@ -211,7 +211,7 @@ pub mod companion {
 
     #[cfg(unix)]
     pub use crate::process::handlers::accompany;
-    pub use nettrace_format::spelling::nearest;
+    pub use nettrace_format::spelling::{nearest, time_unit};
 
     /// [`Session::flush`], but waits for `patience` at most.
     pub fn flush_within(session: &Session, patience: Duration) {

@@ -340,12 +340,3 @@ fn report(
     }
     Ok(if missing == 0 { Ok(()) } else { Err(Failure::Missing(missing)) })
 }
-
-/// Converts a GUID from the byte order of NetTrace to that of RFC 4122, or back.
-pub(crate) fn turned(guid: [u8; 16]) -> [u8; 16] {
-    let mut turned = guid;
-    turned[..4].reverse();
-    turned[4..6].reverse();
-    turned[6..8].reverse();
-    turned
-}

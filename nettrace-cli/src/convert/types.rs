@@ -9,16 +9,13 @@ use std::{
 
 use nettrace_event::{
     ArrayLayout, EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema, StrEncoding,
-    keys,
+    guid, keys,
 };
 use nettrace_format::{Format, FormatError, NumberedType, Stream, content::Label, v6};
 use nettrace_reader::{Field, Metadata, Type};
 use nettrace_views::model::has_fields_of_single;
 
-use crate::{
-    convert::turned,
-    event_ids::{EventIds, Sharing},
-};
+use crate::event_ids::{EventIds, Sharing};
 
 /// What a description of an event type lacks because it has no room.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,8 +95,8 @@ pub(crate) fn pairs(of: &[(String, String)]) -> Vec<(&str, &str)> {
 pub(super) fn label(of: &nettrace_reader::Label) -> Option<Label<'_>> {
     use nettrace_reader::Label as Read;
     Some(match of {
-        Read::ActivityId(id) => Label::ActivityId(turned(*id)),
-        Read::RelatedActivityId(id) => Label::RelatedActivityId(turned(*id)),
+        Read::ActivityId(id) => Label::ActivityId(guid::swapped(id)),
+        Read::RelatedActivityId(id) => Label::RelatedActivityId(guid::swapped(id)),
         Read::TraceId(id) => Label::TraceId(*id),
         Read::SpanId(id) => Label::SpanId(*id),
         Read::Text(key, value) => Label::Str(key, value),
@@ -301,7 +298,7 @@ fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'st
     Box::leak(Box::new(EventSchema {
         provider: ProviderSchema {
             name: leaked(&of.provider),
-            guid: of.provider_guid.map(turned),
+            guid: of.provider_guid.map(|guid| guid::swapped(&guid)),
             group: None,
         },
         name: leaked(&of.name),

@@ -17,6 +17,7 @@ use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
 };
 
+use nettrace_event::guid;
 use nettrace_format::{
     Composer, FormatError,
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
@@ -27,7 +28,7 @@ use nettrace_reader::{Event, Item, LabelLists, Metadata, SequencePoint, Stack, T
 use nettrace_views::model::recording_and_key;
 
 use crate::{
-    convert::{Rewriter, omissions::Omissions, redact, sequence::Numbers, turned, types},
+    convert::{Rewriter, omissions::Omissions, redact, sequence::Numbers, types},
     failure::Failure,
 };
 
@@ -274,8 +275,8 @@ impl ToV6 {
         if let Some((_, id)) = self.last_list.filter(|(ids, _)| *ids == [activity, related]) {
             return Ok(id);
         }
-        let activity_label = (activity != [0; 16]).then(|| Label::ActivityId(turned(activity)));
-        let related_label = (related != [0; 16]).then(|| Label::RelatedActivityId(turned(related)));
+        let activity_label = (activity != [0; 16]).then(|| Label::ActivityId(guid::swapped(&activity)));
+        let related_label = (related != [0; 16]).then(|| Label::RelatedActivityId(guid::swapped(&related)));
         let mut row = Vec::new();
         label_list_row(activity_label.into_iter().chain(related_label), &mut row);
         let id = self.composer.label_list(&row, out)?;

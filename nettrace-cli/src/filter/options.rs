@@ -3,8 +3,9 @@
 use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
+use nettrace_format::spelling::time_unit;
 
-use crate::{filter::Condition, nanoseconds::UNITS, spelling::read_level};
+use crate::{filter::Condition, spelling::read_level};
 
 /// Options of `dump` and `headers`: which events to show. An event must pass all of them.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -158,10 +159,8 @@ impl FromStr for Bound {
 
 /// Parses a duration to nanoseconds; further digits are dropped. Without a unit: seconds.
 fn span(text: &str) -> Option<i128> {
-    let with_unit = UNITS
-        .into_iter()
-        .find_map(|(unit, nanos)| text.strip_suffix(unit).map(|number| (number.trim_end(), nanos)));
-    let (number, nanos) = with_unit.unwrap_or((text, 1_000_000_000_i128));
+    let (number, nanos) = time_unit(text).unwrap_or((text, 1_000_000_000));
+    let (number, nanos) = (number.trim_end(), i128::from(nanos));
     let (is_negative, number) = match number.strip_prefix('-') {
         Some(number) => (true, number),
         None => (false, number),

@@ -14,6 +14,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use nettrace_event::calendar::FILE_TIME_OF_1970;
 use nettrace_reader::heph::{Options, Reader, is_heph};
 
 pub(crate) use self::as_nettrace::SUBSTREAM;
@@ -198,10 +199,8 @@ struct Epoch(Option<u64>);
 
 impl fmt::Display for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// From 1601 to 1970, in units of 100 ns.
-        const UNIX: u64 = 116_444_736_000_000_000;
         match self.0 {
-            Some(nanos) => FileTime(nanos / 100 + UNIX).fmt(f),
+            Some(nanos) => FileTime(nanos / 100 + FILE_TIME_OF_1970).fmt(f),
             None => f.write_str("none"),
         }
     }

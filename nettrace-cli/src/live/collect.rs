@@ -12,6 +12,7 @@ use std::{
 
 use clap::ValueHint;
 use nettrace_diagnostics::client::{Target, Wanted};
+use nettrace_format::spelling::time_unit;
 use nettrace_reader as trace;
 
 use super::{
@@ -363,14 +364,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 =
         digits.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
-    let seconds = match &text[digits.len()..] {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "m" => 60.0,
-        "h" => 3_600.0,
-        unit => return Err(format!("`{unit}` is not a unit; write ms, s, m or h")),
+    let nanos = match &text[digits.len()..] {
+        "" => 1_000_000_000,
+        unit => match time_unit(text) {
+            Some((_, nanos)) => nanos,
+            None => return Err(format!("`{unit}` is not a unit; write ms, s, m or h")),
+        },
     };
-    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+    Duration::try_from_secs_f64(number * (nanos as f64 / 1e9)).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

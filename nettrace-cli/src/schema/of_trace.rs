@@ -1,9 +1,10 @@
 //! What a trace says of its event types.
 
-use nettrace_event::lock::{Catalogue, Event, Field, Type};
+use nettrace_event::{
+    guid,
+    lock::{Catalogue, Event, Field, Type},
+};
 use nettrace_reader::{self as reader, Metadata};
-
-use crate::convert::turned;
 
 /// The types, as far as they have a name.
 pub(super) fn catalogue(types: &[Metadata]) -> Catalogue {
@@ -20,7 +21,7 @@ fn event(metadata: &Metadata) -> Event {
         version: metadata.version.into(),
         module: module.unwrap_or_default(),
         id: metadata.event_id,
-        guid: metadata.provider_guid.map(turned),
+        guid: metadata.provider_guid.map(|guid| guid::swapped(&guid)),
         level: metadata.level,
         keywords: metadata.keywords,
         opcode: metadata.opcode,

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     encode::PayloadEncoder,
+    guid,
     schema::{ArrayLayout, FieldType, StrEncoding},
 };
 
@@ -191,7 +192,7 @@ impl<B: Buffer> PayloadEncoder for NetTraceEncoder<B> {
 
     #[inline]
     fn guid(&mut self, value: &[u8; 16]) {
-        self.buffer.put(&primitive::guid(value));
+        self.buffer.put(&guid::swapped(value));
     }
 
     #[inline]

@@ -40,22 +40,6 @@ pub const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// Converts a GUID from the byte order of RFC 4122 to that of NetTrace: an `Int32`, two `Int16` and
-/// eight bytes, the numbers little endian.
-///
-/// ```
-/// let guid = std::array::from_fn(|at| at as u8);
-/// let bytes = nettrace_event::payload::primitive::guid(&guid);
-/// assert_eq!(bytes[..10], [3, 2, 1, 0, 5, 4, 7, 6, 8, 9]);
-/// ```
-#[inline(always)]
-#[must_use]
-pub const fn guid(rfc: &[u8; 16]) -> [u8; 16] {
-    let [a, b, c, d, e, f, g, h, rest @ ..] = *rfc;
-    let [i, j, k, l, m, n, o, p] = rest;
-    [d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p]
-}
-
 /// Reads a LEB128 number of at most `max_len` bytes, which may be padded (`80 00` is 0), and moves
 /// `at` past it. Returns `None` if the bytes end early, or if the number is longer or exceeds 64
 /// bits.
@@ -139,11 +123,5 @@ mod tests {
         for (value, expected) in pairs {
             assert_eq!(zigzag(value), expected);
         }
-    }
-
-    #[test]
-    fn guid_swaps_the_three_numbers() {
-        let rfc = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-        assert_eq!(guid(&rfc), [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15]);
     }
 }

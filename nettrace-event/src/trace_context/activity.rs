@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::trace_context::{hex, id::SpanId};
+use crate::{guid::GuidText, trace_context::id::SpanId};
 
 /// What the sum of the first three words of a path GUID starts from.
 const SUM_START: u32 = 0x599D_99AD;
@@ -184,13 +184,7 @@ const fn swapped(low: u64) -> u64 {
 
 impl fmt::Display for ActivityId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits: [u8; 32] = hex::digits(&self.to_bytes());
-        let digits = core::str::from_utf8(&digits).unwrap_or_default();
-        for (index, group) in [0..8, 8..12, 12..16, 16..20, 20..32].into_iter().enumerate() {
-            f.write_str(if index > 0 { "-" } else { "" })?;
-            f.write_str(&digits[group])?;
-        }
-        Ok(())
+        GuidText(&self.to_bytes()).fmt(f)
     }
 }
 

@@ -6,7 +6,7 @@ use core::{
     str::FromStr,
 };
 
-use crate::trace_context::hex::{self, NoDigit};
+use crate::hex::{self, NoDigit};
 
 /// Why a text is not a valid id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

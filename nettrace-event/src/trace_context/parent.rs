@@ -3,10 +3,12 @@
 use alloc::sync::Arc;
 use core::{fmt, ops::Deref, str};
 
-use crate::trace_context::{
+use crate::{
     hex::{self, NoDigit},
-    id::{SpanId, TraceId},
-    state::TraceState,
+    trace_context::{
+        id::{SpanId, TraceId},
+        state::TraceState,
+    },
 };
 
 /// The length of `traceparent` in version 00: `00-TRACE-SPAN-FLAGS`.

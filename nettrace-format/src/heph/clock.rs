@@ -1,7 +1,7 @@
 //! Converts ticks and times of day to nanoseconds since the trace's epoch.
 
 use crate::{
-    content::{SystemTimeParts, TraceInfo},
+    content::TraceInfo,
     error::FormatError,
 };
 
@@ -54,7 +54,7 @@ impl Clock {
     ///
     /// ```
     /// use nettrace_format::{
-    ///     content::{SystemTimeParts, TraceInfo},
+    ///     content::TraceInfo,
     ///     heph::Clock,
     /// };
     ///
@@ -70,7 +70,7 @@ impl Clock {
     /// # Ok::<(), nettrace_format::FormatError>(())
     /// ```
     pub fn of(info: &TraceInfo<'_>) -> Result<Self, FormatError> {
-        let nanos = i128::from(unix_millis(&info.sync_utc)) * 1_000_000;
+        let nanos = i128::from(info.sync_utc.unix_millis()) * 1_000_000;
         let epoch = u64::try_from(nanos.max(0)).unwrap_or(u64::MAX);
         Self::new(epoch, info.sync_ticks, info.ticks_per_second)
     }
@@ -110,22 +110,10 @@ impl Clock {
     }
 }
 
-/// Milliseconds since 1970-01-01 UTC of a valid date.
-fn unix_millis(parts: &SystemTimeParts) -> i64 {
-    // Count years from 1 March, so that the leap day ends its year.
-    let early = i64::from(parts.month <= 2);
-    let year = i64::from(parts.year) - early;
-    let month = (i64::from(parts.month) + 9) % 12;
-    let of_year = (153 * month + 2) / 5 + i64::from(parts.day) - 1;
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    let days = 365 * year + leap_days + of_year - 719_468;
-    let minutes = (days * 24 + i64::from(parts.hour)) * 60 + i64::from(parts.minute);
-    (minutes * 60 + i64::from(parts.second)) * 1_000 + i64::from(parts.millisecond)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::SystemTimeParts;
 
     #[test]
     fn dates_come_back() {
@@ -133,7 +121,7 @@ mod tests {
         for days in (-700_000..2_900_000).step_by(997).chain(-800..800) {
             let millis = days * day + (days * 7_919).rem_euclid(day);
             let parts = SystemTimeParts::from_unix_millis(millis);
-            assert_eq!(unix_millis(&parts), millis, "{parts:?}");
+            assert_eq!(parts.unix_millis(), millis, "{parts:?}");
         }
     }
 

@@ -2,7 +2,9 @@
 
 use alloc::{string::String, vec::Vec};
 
-use nettrace_event::{ArrayLayout, EventSchema, FieldRole, FieldSchema, FieldType, Storage};
+use nettrace_event::{
+    ArrayLayout, EventSchema, FieldRole, FieldSchema, FieldType, Storage, guid::GuidText, hex,
+};
 
 use crate::{
     activity,
@@ -14,7 +16,6 @@ use crate::{
         flows::Flows,
         packet::{self, EventHeader, EventPacket, Value},
         spans::{self, Side, Whole},
-        spelling::{self, GuidText},
     },
     payload::walk::walk,
 };
@@ -343,7 +344,7 @@ fn about_event(
     for label in info.labels {
         let mut digits = |name, id: &[u8]| {
             scratch.clear();
-            spelling::hex(id, scratch);
+            hex::push(id, scratch);
             packet.attribute(name, Value::Str(scratch))
         };
         match *label {

@@ -3,7 +3,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use nettrace_event::{FieldRole, FieldSchema, FieldType, Storage};
+use nettrace_event::{FieldRole, FieldSchema, FieldType, Storage, calendar};
 
 use crate::{
     error::FormatError,
@@ -11,7 +11,7 @@ use crate::{
         clock::Clock,
         event::Kept,
         packet::{self, code},
-        spelling::{FILE_TIME_OF_1970, Json, finish_pair, join, plain, spelled},
+        spelling::{Json, finish_pair, join, plain, spelled},
     },
     payload::walk::{Value, Visitor},
 };
@@ -400,7 +400,7 @@ fn time(value: Value<'_>, field: &'static str) -> Result<Time, FormatError> {
         Value::I64(value) => Time::Unix(value.into()),
         Value::I128(value) => Time::Unix(value),
         Value::FileTime(units) => {
-            Time::Unix((i128::from(units) - i128::from(FILE_TIME_OF_1970)) * 100)
+            Time::Unix(calendar::unix_nanos_of_file_time(units.into()))
         }
         _ => return Err(FormatError::HephTime { field }),
     })

@@ -1,37 +1,14 @@
 //! Writes values as text: those that the format has no type for, and elements of nested arrays.
 
-use alloc::{string::String, vec::Vec};
+use alloc::vec::Vec;
 use core::fmt::{self, Write};
+
+use nettrace_event::{calendar::FILE_TIME_OF_1970, guid::GuidText};
 
 use crate::{
     content::SystemTimeParts,
     payload::walk::{Text, Value},
 };
-
-/// The time between 1601 and 1970, in units of 100 ns.
-pub(super) const FILE_TIME_OF_1970: i64 = 116_444_736_000_000_000;
-
-/// Displays a GUID, given in the byte order of RFC 4122, as text.
-pub(super) struct GuidText<'a>(pub(super) &'a [u8; 16]);
-
-impl fmt::Display for GuidText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, byte) in self.0.iter().enumerate() {
-            let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
-            write!(f, "{dash}{byte:02x}")?;
-        }
-        Ok(())
-    }
-}
-
-/// Appends two hexadecimal digits for each byte.
-pub(super) fn hex(bytes: &[u8], out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        let [high, low] = [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
-        out.extend([char::from(high), char::from(low)]);
-    }
-}
 
 /// Writes values as JSON within a string.
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,7 +100,7 @@ pub(super) fn spelled(value: Value<'_>, out: &mut Vec<u8>) {
 
 /// Appends a date in the form of RFC 3339, to 100 ns. Years after 9999 are shown as 9999.
 fn date(file_time: i64, out: &mut Vec<u8>) {
-    let units = file_time.saturating_sub(FILE_TIME_OF_1970);
+    let units = file_time.saturating_sub(FILE_TIME_OF_1970 as i64);
     let time = SystemTimeParts::from_unix_millis(units.div_euclid(10_000));
     let below = units.rem_euclid(10_000);
     let SystemTimeParts { year, month, day, hour, minute, second, millisecond, .. } = time;

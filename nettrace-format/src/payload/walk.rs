@@ -56,7 +56,7 @@
 
 use core::fmt;
 
-use nettrace_event::{ArrayLayout, FieldSchema, FieldType, Storage, StrEncoding};
+use nettrace_event::{ArrayLayout, FieldSchema, FieldType, Storage, StrEncoding, guid};
 
 use crate::primitive::{self, MAX_VARUINT64};
 
@@ -382,7 +382,7 @@ impl<'a> Walker<'a> {
             }
             Storage::Utf16Unit => Value::Utf16Unit(u16::from_le_bytes(self.array()?)),
             // `guid` converts in both directions, because it only reverses bytes.
-            Storage::Guid => Value::Guid(primitive::guid(&self.array()?)),
+            Storage::Guid => Value::Guid(guid::swapped(&self.array()?)),
             Storage::DateTime => Value::FileTime(i64::from_le_bytes(self.array()?)),
             Storage::Text(encoding) => self.text(encoding)?,
             Storage::Array(element, layout) => return self.sequence(element, layout, visitor),

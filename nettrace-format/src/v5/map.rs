@@ -3,14 +3,15 @@
 
 use alloc::vec::Vec;
 
-use nettrace_event::{ArrayLayout, EventSchema, FieldSchema, FieldType, Storage, StrEncoding};
+use nettrace_event::{
+    ArrayLayout, EventSchema, FieldSchema, FieldType, Storage, StrEncoding, guid,
+};
 
 use crate::{
     payload::{
         MAX_ELEMENTS, MAX_PAYLOAD, Refusal,
         walk::{self, Text, Value, Visitor},
     },
-    primitive,
     v5::{Version, text::Notation},
 };
 
@@ -179,7 +180,7 @@ impl Visitor for Mapper<'_> {
             Value::I128(v) => self.put(&v.to_le_bytes()),
             Value::F32(v) => self.put(&v.to_le_bytes()),
             Value::F64(v) => self.put(&v.to_le_bytes()),
-            Value::Guid(v) => self.put(&primitive::guid(&v)),
+            Value::Guid(v) => self.put(&guid::swapped(&v)),
             Value::Text(v) => self.text(v)?,
         }
         self.check_size()

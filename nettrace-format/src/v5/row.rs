@@ -6,9 +6,11 @@
 
 use alloc::vec::Vec;
 
+use nettrace_event::guid;
+
 use crate::{
     content::RowHeader,
-    primitive::{self, MAX_VARUINT32, MAX_VARUINT64, put_varuint},
+    primitive::{MAX_VARUINT32, MAX_VARUINT64, put_varuint},
     v6::RowFlags,
 };
 
@@ -167,7 +169,7 @@ impl RowEncoder {
         put(true, row.timestamp.wrapping_sub(previous.timestamp));
         for (present, guid) in [(has(ACTIVITY), activity), (has(RELATED_ACTIVITY), related)] {
             if present {
-                bytes[at..at + 16].copy_from_slice(&primitive::guid(&guid));
+                bytes[at..at + 16].copy_from_slice(&guid::swapped(&guid));
                 at += 16;
             }
         }

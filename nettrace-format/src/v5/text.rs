@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
+use nettrace_event::{calendar::FILE_TIME_OF_1970, guid::GuidText};
+
 use crate::{
     content::SystemTimeParts,
     payload::walk::{Text, Value},
@@ -103,7 +105,7 @@ fn show(value: Value<'_>, out: &mut Vec<u8>) -> fmt::Result {
         // The shortest form that reads back as the same number, with an exponent if large or small.
         Value::F32(v) => write!(to, "{v:?}"),
         Value::F64(v) => write!(to, "{v:?}"),
-        Value::Guid(v) => guid(&v, &mut to),
+        Value::Guid(v) => write!(to, "{}", GuidText(&v)),
         Value::FileTime(v) => file_time(v, &mut to),
         Value::Utf16Unit(unit) => {
             put('"', out);
@@ -127,19 +129,9 @@ fn show(value: Value<'_>, out: &mut Vec<u8>) -> fmt::Result {
     }
 }
 
-fn guid(bytes: &[u8; 16], to: &mut Utf16<'_>) -> fmt::Result {
-    for (byte, index) in bytes.iter().zip(0..) {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            to.write_char('-')?;
-        }
-        write!(to, "{byte:02x}")?;
-    }
-    Ok(())
-}
-
 /// Writes a count of 100 ns units since 1601 as an ISO 8601 date.
 fn file_time(ticks: i64, to: &mut Utf16<'_>) -> fmt::Result {
-    const UNIX_EPOCH_MILLIS: i64 = 11_644_473_600_000;
+    const UNIX_EPOCH_MILLIS: i64 = (FILE_TIME_OF_1970 / 10_000) as i64;
     let t = SystemTimeParts::from_unix_millis(ticks.div_euclid(10_000) - UNIX_EPOCH_MILLIS);
     let (year, month, day) = (t.year, t.month, t.day);
     write!(to, "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}", t.hour, t.minute, t.second)?;

@@ -6,7 +6,7 @@ use alloc::{
     vec::Vec,
 };
 
-use nettrace_event::{EventSchema, Place};
+use nettrace_event::{EventSchema, Place, guid};
 
 use crate::{
     blocks::BlockKind,
@@ -87,7 +87,7 @@ pub(super) fn numbered_row(
         version: schema.version,
         message_template: schema.message.map(String::from),
         description: schema.description.map(String::from),
-        provider_guid: schema.provider.guid.as_ref().map(primitive::guid),
+        provider_guid: schema.provider.guid.as_ref().map(guid::swapped),
         key_values: schema.key_values.iter().map(pair).collect(),
         ..Metadata::default()
     };

@@ -12,6 +12,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use nettrace_event::{
+    calendar::FILE_TIME_OF_1970,
+    guid::{self, GuidText},
+};
+
 use crate::{
     typed::Values,
     value::{Decimal, Value},
@@ -76,21 +81,13 @@ pub struct Guid(pub [u8; 16]);
 
 impl fmt::Display for Guid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, byte) in self.0.iter().enumerate() {
-            let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
-            write!(f, "{dash}{byte:02x}")?;
-        }
-        Ok(())
+        GuidText(&self.0).fmt(f)
     }
 }
 
 impl ReadField for Guid {
     fn read_field(value: Value<'_>) -> Option<Self> {
-        let Value::Guid(mut bytes) = value else { return None };
-        bytes[..4].reverse();
-        bytes[4..6].reverse();
-        bytes[6..8].reverse();
-        Some(Self(bytes))
+        if let Value::Guid(bytes) = value { Some(Self(guid::swapped(&bytes))) } else { None }
     }
 }
 
@@ -234,15 +231,12 @@ impl ReadField for Duration {
     }
 }
 
-/// Seconds from 1601 to 1970.
-const FILE_TIME_EPOCH: u64 = 11_644_473_600;
-
 impl ReadField for SystemTime {
     fn read_field(value: Value<'_>) -> Option<Self> {
         if let Value::FileTime(ticks) = value {
             let since = Duration::from_secs(ticks / 10_000_000)
                 + Duration::from_nanos(ticks % 10_000_000 * 100);
-            let epoch = Self::UNIX_EPOCH.checked_sub(Duration::from_secs(FILE_TIME_EPOCH))?;
+            let epoch = Self::UNIX_EPOCH.checked_sub(Duration::from_secs(FILE_TIME_OF_1970 / 10_000_000))?;
             return epoch.checked_add(since);
         }
         let nanos = i64::read_field(value)?;

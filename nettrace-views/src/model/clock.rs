@@ -2,13 +2,11 @@
 
 use std::fmt;
 
+use nettrace_event::calendar::{date_of, day_of, unix_nanos_of_file_time};
 use nettrace_reader::{Trace, WallTime};
 use serde::{Serialize, Serializer};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
-
-/// From 1601 to 1970, in units of 100 ns.
-const UNTIL_1970: i128 = 116_444_736_000_000_000;
 
 /// Converts the ticks of a trace to nanoseconds and to times of day.
 #[derive(Clone, Copy, Debug)]
@@ -139,20 +137,12 @@ pub struct Instant {
     pub time: Option<Time>,
 }
 
-/// The days from 1970 to the first of March of a year, in the Gregorian calendar.
-fn days_to_march(year: i64) -> i64 {
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) - 719_468
-}
-
 /// Converts a time of day to nanoseconds since 1970. `None` for a time that does not exist.
 fn since_1970(time: &WallTime) -> Option<i128> {
     if !time.is_valid() {
         return None;
     }
-    // Years that begin in March have the leap day at their end.
-    let month = (i64::from(time.month) + 9) % 12;
-    let year = i64::from(time.year) - i64::from(time.month <= 2);
-    let days = days_to_march(year) + (month * 153 + 2) / 5 + i64::from(time.day) - 1;
+    let days = day_of(time.year.into(), time.month.into(), time.day.into());
     let hours = days * 24 + i64::from(time.hour);
     let seconds = (hours * 60 + i64::from(time.minute)) * 60 + i64::from(time.second);
     let millis = i128::from(seconds) * 1000 + i128::from(time.millisecond);
@@ -187,7 +177,7 @@ impl Time {
             Ok(nanos) => ((nanos / DAY as u64) as i128, nanos % DAY as u64),
             Err(_) => (nanos.div_euclid(DAY), nanos.rem_euclid(DAY) as u64),
         };
-        let days = days_to_march(-1) + 306..days_to_march(9999) + 306;
+        let days = day_of(0, 1, 1)..day_of(10_000, 1, 1);
         let day = i32::try_from(day).ok().filter(|day| days.contains(&i64::from(*day)))?;
         Some(Self { day, nanos })
     }
@@ -197,19 +187,6 @@ impl Time {
     pub fn of_nanos(nanos: i64) -> Self {
         let day = DAY as i64;
         Self { day: nanos.div_euclid(day) as i32, nanos: nanos.rem_euclid(day) as u64 }
-    }
-
-    /// The year, the month and the day.
-    fn date(self) -> (u32, u32, u32) {
-        // Days since the first of March of year 0, moved by 400 years so that none is negative.
-        let days = (i64::from(self.day) - days_to_march(0) + 146_097) as u32;
-        let (cycle, day) = (days / 146_097, days % 146_097);
-        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-        let day = day - (365 * year + year / 4 - year / 100);
-        let month = (5 * day + 2) / 153;
-        let (year, day) = (cycle * 400 + year, day - (153 * month + 2) / 5 + 1);
-        let month = if month < 10 { month + 3 } else { month - 9 };
-        (year + u32::from(month <= 2) - 400, month, day)
     }
 }
 
@@ -222,10 +199,10 @@ impl fmt::Display for Time {
                 number /= 10;
             }
         };
-        let (year, month, day) = self.date();
+        let (year, month, day) = date_of(self.day.into());
         let (seconds, nanos) = (self.nanos / NANOS_PER_SECOND, self.nanos % NANOS_PER_SECOND);
         let (seconds, nanos) = (seconds as u32, nanos as u32);
-        put(0, 4, year);
+        put(0, 4, year as u32);
         put(5, 2, month);
         put(8, 2, day);
         put(11, 2, seconds / 3600);
@@ -250,7 +227,7 @@ impl FileTime {
     /// Nanoseconds since 1970.
     #[must_use]
     pub fn unix_nanos(self) -> i128 {
-        (i128::from(self.0) - UNTIL_1970) * 100
+        unix_nanos_of_file_time(self.0.into())
     }
 }
 
@@ -265,6 +242,8 @@ impl fmt::Display for FileTime {
 
 #[cfg(test)]
 mod tests {
+    use nettrace_event::calendar::FILE_TIME_OF_1970;
+
     use super::*;
 
     #[test]
@@ -349,13 +328,13 @@ mod tests {
         let clock = Clock::new(1000, 1_000_000_000, since_1970(&time(2026, 3, 4)));
         assert_eq!(clock.at(1001).time.unwrap().to_string(), "2026-03-04T01:02:03.004000001Z");
         assert_eq!(clock.at(999).time.unwrap().to_string(), "2026-03-04T01:02:03.003999999Z");
-        let year_0 = (days_to_march(-1) + 306) as i128 * DAY;
+        let year_0 = i128::from(day_of(0, 1, 1)) * DAY;
         assert_eq!(text(year_0).unwrap(), "0000-01-01T00:00:00.000000000Z");
         assert_eq!(text(year_0 - 1), None);
-        let year_10000 = (days_to_march(9999) + 306) as i128 * DAY;
+        let year_10000 = i128::from(day_of(10_000, 1, 1)) * DAY;
         assert_eq!(text(year_10000 - 1).unwrap(), "9999-12-31T23:59:59.999999999Z");
         assert_eq!(text(year_10000), None);
-        assert_eq!(FileTime(UNTIL_1970 as u64 + 1).to_string(), "1970-01-01T00:00:00.0000001Z");
+        assert_eq!(FileTime(FILE_TIME_OF_1970 + 1).to_string(), "1970-01-01T00:00:00.0000001Z");
         let beyond = FileTime(u64::MAX).to_string();
         assert_eq!(beyond, "18446744073709551615 (100 ns units since 1601)");
     }

@@ -18,6 +18,7 @@ use std::{
     rc::Rc,
 };
 
+use nettrace_event::payload::primitive::{MAX_VARUINT64, read_varuint};
 use nettrace_reader::{Event, Metadata};
 
 use crate::model::{Observed, process_id};
@@ -367,15 +368,10 @@ impl<'a> Payload<'a> {
     }
 
     fn varint(&mut self) -> Option<u64> {
-        let mut value = 0_u64;
-        for shift in (0..70).step_by(7) {
-            let [byte] = self.take()?;
-            value |= u64::from(byte & 0x7F).checked_shl(shift).unwrap_or(0);
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
+        let mut size = 0;
+        let value = read_varuint(self.0, &mut size, MAX_VARUINT64)?;
+        self.0 = &self.0[size..];
+        Some(value)
     }
 
     /// A text that its size in 16 bits precedes.

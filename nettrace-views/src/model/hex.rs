@@ -2,13 +2,16 @@
 
 use std::fmt;
 
+use nettrace_event::{
+    guid::{self, GuidText},
+    hex,
+};
+
 /// Lower-case hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for part in bytes.chunks(Hex::ROOM) {
-        text.push_str(Hex::of(part).text());
-    }
+    let mut text = String::new();
+    hex::push(bytes, &mut text);
     text
 }
 
@@ -27,13 +30,9 @@ impl Hex {
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let bytes = &bytes[..bytes.len().min(Self::ROOM)];
-        let mut digits = [0; 2 * Self::ROOM];
-        for (to, from) in digits.chunks_exact_mut(8).zip(bytes.chunks(4)) {
-            let mut four = [0; 4];
-            four[..from.len()].copy_from_slice(from);
-            to.copy_from_slice(&eight_digits(u32::from_be_bytes(four)));
-        }
-        Self { digits, len: 2 * bytes.len() }
+        let mut padded = [0; Self::ROOM];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        Self { digits: hex::digits(&padded), len: 2 * bytes.len() }
     }
 
     /// The digits.
@@ -45,20 +44,6 @@ impl Hex {
     }
 }
 
-/// The digits of a number of 32 bits, all at once in the bytes of one of 64 bits.
-#[inline]
-fn eight_digits(number: u32) -> [u8; 8] {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let spread = u64::from(number);
-    let spread = (spread | spread << 16) & 0x0000_FFFF_0000_FFFF;
-    let spread = (spread | spread << 8) & 0x00FF_00FF_00FF_00FF;
-    let spread = (spread | spread << 4) & (0x0F * ONES);
-    // Six more than ten has the fifth bit.
-    let letters = (spread + 6 * ONES) >> 4 & ONES;
-    let to_letter = u64::from(b'a' - b'9' - 1);
-    (spread + u64::from(b'0') * ONES + letters * to_letter).to_be_bytes()
-}
-
 /// A GUID in its usual text form. In the bytes of the format the first three groups are
 /// little-endian.
 #[derive(Clone, Copy, Debug)]
@@ -66,11 +51,7 @@ pub struct Guid<'a>(pub &'a [u8; 16]);
 
 impl fmt::Display for Guid<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g, h, i, rest @ ..] = *self.0;
-        let first = u32::from_le_bytes([a, b, c, d]);
-        let (second, third) = (u16::from_le_bytes([e, g]), u16::from_le_bytes([h, i]));
-        let [fourth, last] = [&rest[..2], &rest[2..]].map(Hex::of);
-        write!(f, "{first:08x}-{second:04x}-{third:04x}-{}-{}", fourth.text(), last.text())
+        GuidText(&guid::swapped(self.0)).fmt(f)
     }
 }
 

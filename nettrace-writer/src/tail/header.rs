@@ -1,5 +1,6 @@
 //! The beginning of a stream, which can be moved to a later time.
 
+use nettrace_event::calendar::day_of;
 use nettrace_format::{
     Cursor, Trace, WallTime,
     v6::{self, BlockKind, SystemTimeParts, TraceInfo},
@@ -80,11 +81,9 @@ impl Header {
 /// Milliseconds since 1970, of a time of the Gregorian calendar.
 fn unix_millis(time: &WallTime) -> i64 {
     let [year, month, day] = [time.year, time.month, time.day].map(i64::from);
-    // Years begin in March, so that a leap day ends one.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    let days = day_of(year, month, day);
     let [hour, minute, second] = [time.hour, time.minute, time.second].map(i64::from);
-    let seconds = (days - 719_468) * 86_400 + hour * 3_600 + minute * 60 + second;
+    let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
     seconds * 1_000 + i64::from(time.millisecond)
 }
 

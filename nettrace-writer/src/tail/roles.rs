@@ -7,7 +7,7 @@ use nettrace_event::{
     Outcome, keys,
     role::{Role as SpanRole, span_name},
 };
-use nettrace_format::{Metadata, Type, v6};
+use nettrace_format::{Metadata, Type, spelling::time_unit, v6};
 
 use crate::tail::blocks::Malformed;
 
@@ -26,13 +26,13 @@ impl Keep {
         if text == "failed" {
             return Some(Self::Failed);
         }
-        let at = text.find(|char: char| !char.is_ascii_digit())?;
-        let (number, unit) = text.split_at(at);
-        let number = number.parse().ok()?;
+        let (number, unit) = time_unit(text)?;
+        let is_digits = number.bytes().all(|byte| byte.is_ascii_digit());
+        let number = number.parse().ok().filter(|_| is_digits)?;
         Some(Self::Slow(match unit {
-            "us" => Duration::from_micros(number),
-            "ms" => Duration::from_millis(number),
-            "s" => Duration::from_secs(number),
+            1_000 => Duration::from_micros(number),
+            1_000_000 => Duration::from_millis(number),
+            1_000_000_000 => Duration::from_secs(number),
             _ => return None,
         }))
     }

@@ -6,7 +6,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use nettrace_event::{FieldSchema, FieldType};
+use nettrace_event::{
+    FieldSchema, FieldType, calendar::unix_nanos_of_file_time, guid::GuidText,
+};
 use nettrace_format::payload::walk::{self, Mismatch, Visitor};
 
 /// The value of a field.
@@ -73,12 +75,7 @@ impl fmt::Display for Value {
             Self::F32(value) => write!(f, "{value:?}"),
             Self::F64(value) => write!(f, "{value:?}"),
             Self::Text(value) => write!(f, "{value:?}"),
-            Self::Guid(bytes) => {
-                let hex = format!("{:032x}", u128::from_be_bytes(*bytes));
-                let (a, b, c, d, e) =
-                    (&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
-                write!(f, "{a}-{b}-{c}-{d}-{e}")
-            }
+            Self::Guid(bytes) => GuidText(bytes).fmt(f),
             Self::Time(value) => match value.duration_since(SystemTime::UNIX_EPOCH) {
                 Ok(after) => write!(f, "1970 + {after:?}"),
                 Err(error) => write!(f, "1970 - {:?}", error.duration()),
@@ -281,7 +278,7 @@ impl Visitor for Collector {
             (Walked::Text(text), _) => Value::Text(text.to_string()),
             (Walked::Guid(bytes), _) => Value::Guid(bytes),
             (Walked::FileTime(units), _) => {
-                let nanos = (i128::from(units) - 116_444_736_000_000_000) * 100;
+                let nanos = unix_nanos_of_file_time(units.into());
                 Value::Time(time(nanos).ok_or(Undecoded)?)
             }
         };

@@ -3,11 +3,15 @@
 
 /// A character is not a lowercase hexadecimal digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoDigit;
+pub struct NoDigit;
 
 /// Reads bytes of two digits each. Not inlined, as [`digits`].
+///
+/// # Errors
+///
+/// [`NoDigit`] if a character is not a lowercase hexadecimal digit.
 #[inline(never)]
-pub(crate) fn read<const DIGITS: usize, const BYTES: usize>(
+pub fn read<const DIGITS: usize, const BYTES: usize>(
     digits: &[u8; DIGITS],
 ) -> Result<[u8; BYTES], NoDigit> {
     const { assert!(DIGITS == 2 * BYTES) };
@@ -54,7 +58,8 @@ const fn number(digit: u8) -> Result<u8, NoDigit> {
 /// The compiler makes this a few instructions for all of them. It is not inlined: bytes that come
 /// in registers would be taken apart first.
 #[inline(never)]
-pub(crate) fn digits<const BYTES: usize, const DIGITS: usize>(bytes: &[u8; BYTES]) -> [u8; DIGITS] {
+#[must_use]
+pub fn digits<const BYTES: usize, const DIGITS: usize>(bytes: &[u8; BYTES]) -> [u8; DIGITS] {
     const { assert!(DIGITS == 2 * BYTES) };
     let mut all = [0; DIGITS];
     for (digits, byte) in all.chunks_exact_mut(2).zip(bytes) {
@@ -65,6 +70,18 @@ pub(crate) fn digits<const BYTES: usize, const DIGITS: usize>(bytes: &[u8; BYTES
         digits.copy_from_slice(&pair.to_le_bytes());
     }
     all
+}
+
+/// Appends two digits for each byte.
+#[cfg(feature = "alloc")]
+pub fn push(bytes: &[u8], out: &mut alloc::string::String) {
+    out.reserve(2 * bytes.len());
+    for part in bytes.chunks(16) {
+        let mut padded = [0; 16];
+        padded[..part.len()].copy_from_slice(part);
+        let digits: [u8; 32] = digits(&padded);
+        out.push_str(core::str::from_utf8(&digits[..2 * part.len()]).unwrap_or_default());
+    }
 }
 
 /// The digits of a number below 256.
@@ -91,6 +108,18 @@ mod tests {
                 assert_eq!(digits, *alloc::format!("{number:016x}").as_bytes());
                 assert_eq!(read(&digits), Ok(number.to_be_bytes()));
             }
+        }
+    }
+
+    #[test]
+    fn any_number_of_bytes() {
+        let bytes: alloc::vec::Vec<u8> = (0..=255).collect();
+        let expected: alloc::string::String =
+            bytes.iter().map(|byte| alloc::format!("{byte:02x}")).collect();
+        for size in (0..=40).chain([256]) {
+            let mut text = alloc::string::String::from("x");
+            push(&bytes[..size], &mut text);
+            assert_eq!(text[1..], expected[..2 * size]);
         }
     }
 
