@@ -112,7 +112,9 @@ pub const LAST_LABEL: u8 = 0x80;
 pub fn put_label(label: &Label<'_>, out: &mut [u8]) -> Option<usize> {
     let kind = label.kind();
     match *label {
-        Label::ActivityId(id) | Label::RelatedActivityId(id) => fixed(kind, guid::swapped(&id), out),
+        Label::ActivityId(id) | Label::RelatedActivityId(id) => {
+            fixed(kind, guid::swapped(&id), out)
+        }
         Label::TraceId(bytes) => fixed(kind, bytes, out),
         Label::SpanId(value) | Label::Keywords(value) => fixed(kind, value.to_le_bytes(), out),
         Label::Str(key, value) => {
@@ -229,8 +231,8 @@ pub fn read_label(bytes: &[u8]) -> Option<(Label<'_>, usize)> {
     let word = || value.first_chunk().copied().map(u64::from_le_bytes);
     let byte = || value.first().copied();
     let label = match kind {
-        kind::ACTIVITY_ID => Label::ActivityId(guid(value.first_chunk()?)),
-        kind::RELATED_ACTIVITY_ID => Label::RelatedActivityId(guid(value.first_chunk()?)),
+        kind::ACTIVITY_ID => Label::ActivityId(guid::swapped(value.first_chunk()?)),
+        kind::RELATED_ACTIVITY_ID => Label::RelatedActivityId(guid::swapped(value.first_chunk()?)),
         kind::TRACE_ID => Label::TraceId(*value.first_chunk()?),
         kind::SPAN_ID => Label::SpanId(word()?),
         kind::STR => Label::Str(key, core::str::from_utf8(counted(value, &mut 0)?).ok()?),

@@ -140,7 +140,8 @@ impl WallTime {
     pub fn is_valid(&self) -> bool {
         (1..=9999).contains(&self.year)
             && (1..=12).contains(&self.month)
-            && (1..=days_in_month(self.year.into(), self.month.into())).contains(&i64::from(self.day))
+            && (1..=days_in_month(self.year.into(), self.month.into()))
+                .contains(&i64::from(self.day))
             && (0..24).contains(&self.hour)
             && (0..60).contains(&self.minute)
             && (0..60).contains(&self.second)

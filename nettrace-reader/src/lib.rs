@@ -78,7 +78,6 @@ mod error;
 mod event;
 mod example;
 mod framing;
-mod hash;
 pub mod heph;
 mod input;
 mod labels;

@@ -255,7 +255,8 @@ impl Rows {
         if flags & 8 != 0 {
             header.stack_id = read_varuint32(body, &mut at)?;
         }
-        header.timestamp = header.timestamp.wrapping_add(read_varuint(body, &mut at, MAX_VARUINT64)?);
+        header.timestamp =
+            header.timestamp.wrapping_add(read_varuint(body, &mut at, MAX_VARUINT64)?);
         if V6 {
             if flags & 16 != 0 {
                 header.label_list = read_varuint32(body, &mut at)?;

@@ -16,12 +16,12 @@ use std::{
 };
 
 use nettrace_format::{Metadata, Trace};
+use foldhash::HashMap;
 
 use crate::{
     block::BlockKind,
     error::{Error, ErrorKind, Result, Table},
     event::Event,
-    hash::Map,
     input::Source,
     reader::{Reader, Step, Totals},
     rows::Rows,
@@ -55,7 +55,7 @@ pub struct SortedReader<R> {
     /// The lanes with waiting events. Places of empty lanes are used again.
     lanes: Vec<Lane>,
     free_lanes: Vec<usize>,
-    lane_of: Map<Slot, usize>,
+    lane_of: HashMap<Slot, usize>,
     /// While events are released: the lanes with events to release, by their next timestamp.
     heap: Vec<(u64, usize)>,
     release: Release,
@@ -141,7 +141,7 @@ impl<R: Source> SortedReader<R> {
             reader,
             lanes: Vec::new(),
             free_lanes: Vec::new(),
-            lane_of: Map::default(),
+            lane_of: HashMap::default(),
             heap: Vec::new(),
             release: Release::Nothing,
             waiting: BinaryHeap::new(),

@@ -5,11 +5,11 @@ use std::{borrow::Cow, mem::size_of, ops::Range};
 pub use crate::tables::numbers::ThreadTotals;
 pub(crate) use crate::tables::{cost::cost_of_metadata, numbers::Number};
 use nettrace_format::{Metadata, Stack, Thread, Trace};
+use foldhash::HashMap;
 
 use crate::{
     error::{Error, ErrorKind, Result, Table},
     framing::Format,
-    hash::Map,
     labels::{EncodedLabels, Label, LabelKind, LastLabels},
     options::Dialect,
     runtime,
@@ -75,22 +75,22 @@ pub(crate) struct Tables {
     metadata: Vec<Metadata>,
     /// The number of events of each type, and the size of their payloads.
     type_counts: Vec<(u64, u64)>,
-    metadata_slots: Map<u32, Slot>,
+    metadata_slots: HashMap<u32, Slot>,
     /// How many joined streams have ended, and how many had when each type was defined last.
     stream: u64,
     pub(crate) continues: Continues,
     /// The last numbers of threads that have ended, if a joined stream can have them again.
-    pub(crate) ended: Option<Map<u64, u32>>,
+    pub(crate) ended: Option<HashMap<u64, u32>>,
     metadata_streams: Vec<u64>,
     threads: Vec<ThreadTotals>,
     /// Versions 4 and 5: whether there were too many threads to remember all of them.
     has_forgotten: bool,
-    thread_slots: Map<u64, Slot>,
+    thread_slots: HashMap<u64, Slot>,
     /// The number of definitions of threads and label lists so far.
     definitions: Definitions,
     /// By index: removed threads to which events that are not delivered yet may refer, the earliest
     /// definition first.
-    removed_threads: Map<u64, Vec<Slot>>,
+    removed_threads: HashMap<u64, Vec<Slot>>,
     free_threads: Vec<Slot>,
     stacks: Stacks,
     /// Those of joined streams that have ended, to which events may refer that are not delivered
@@ -111,7 +111,7 @@ struct Cost {
 /// The stacks of a stream since the last sequence point.
 #[derive(Debug, Default)]
 struct Stacks {
-    places: Map<u32, Range<usize>>,
+    places: HashMap<u32, Range<usize>>,
     bytes: Vec<u8>,
 }
 
@@ -146,16 +146,16 @@ impl Tables {
             epoch: 0,
             metadata: Vec::new(),
             type_counts: Vec::new(),
-            metadata_slots: Map::default(),
+            metadata_slots: HashMap::default(),
             stream: 0,
             continues: Continues::default(),
             ended: None,
             metadata_streams: Vec::new(),
             threads: Vec::new(),
             has_forgotten: false,
-            thread_slots: Map::default(),
+            thread_slots: HashMap::default(),
             definitions: Definitions::default(),
-            removed_threads: Map::default(),
+            removed_threads: HashMap::default(),
             free_threads: Vec::new(),
             stacks: Stacks::default(),
             older: Vec::new(),
@@ -423,7 +423,7 @@ impl Tables {
         self.stream += 1;
         self.continues = continues;
         if continues == Continues::NextFile {
-            self.ended.iter_mut().for_each(Map::clear);
+            self.ended.iter_mut().for_each(HashMap::clear);
         }
         gone
     }

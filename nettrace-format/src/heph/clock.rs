@@ -1,9 +1,6 @@
 //! Converts ticks and times of day to nanoseconds since the trace's epoch.
 
-use crate::{
-    content::TraceInfo,
-    error::FormatError,
-};
+use crate::{content::TraceInfo, error::FormatError};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 

@@ -399,9 +399,7 @@ fn time(value: Value<'_>, field: &'static str) -> Result<Time, FormatError> {
         Value::I32(value) => Time::Unix(value.into()),
         Value::I64(value) => Time::Unix(value.into()),
         Value::I128(value) => Time::Unix(value),
-        Value::FileTime(units) => {
-            Time::Unix(calendar::unix_nanos_of_file_time(units.into()))
-        }
+        Value::FileTime(units) => Time::Unix(calendar::unix_nanos_of_file_time(units.into())),
         _ => return Err(FormatError::HephTime { field }),
     })
 }

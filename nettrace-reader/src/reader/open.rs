@@ -1,13 +1,13 @@
 //! How a stream is opened.
 
 use super::{Current, Reader, State, Totals};
+use foldhash::HashMap;
 use nettrace_format::Cursor;
 
 use crate::{
     block::{self, BlockKind},
     error::{Error, ErrorKind, Result},
     framing::Blocks,
-    hash::Map,
     input::Source,
     options::Options,
     reader::joined::Part,
@@ -44,7 +44,7 @@ impl Options {
         let mut tables = Tables::new(format, self.dialect, trace, self.definitions_limit);
         if part.is_dump() {
             tables.continues = Continues::Later;
-            tables.ended = self.joined.then(Map::default);
+            tables.ended = self.joined.then(HashMap::default);
         }
         tables.describes_runtime = self.runtime_events;
         tables.corrects_types = true;

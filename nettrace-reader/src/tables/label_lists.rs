@@ -6,8 +6,9 @@
 
 use std::{borrow::Cow, mem::size_of, sync::Arc};
 
+use foldhash::HashMap;
+
 use crate::{
-    hash::Map,
     labels::{self, EncodedLabels, Label, LabelKind, LabelList, LastLabels, LongList},
     tables::{Definitions, spans::Spans},
 };
@@ -35,16 +36,16 @@ pub(super) struct LabelLists {
     first: u32,
     counted: Vec<Place>,
     /// Where the other lists are.
-    others: Map<u32, Place>,
+    others: HashMap<u32, Place>,
     /// By index: replaced lists, the earliest first, each with the number of the definition that
     /// replaced it.
-    replaced: Map<u32, Vec<(Definitions, Place)>>,
+    replaced: HashMap<u32, Vec<(Definitions, Place)>>,
     /// How many lists `replaced` has.
     replacements: usize,
     /// By index: valid lists that have texts.
-    decoded: Map<u32, LabelList>,
+    decoded: HashMap<u32, LabelList>,
     /// By where they begin in the buffer: long lists, also replaced ones.
-    long: Map<usize, Arc<LongList>>,
+    long: HashMap<usize, Arc<LongList>>,
     /// About how many bytes `decoded` and `long` take.
     decoded_cost: usize,
 }

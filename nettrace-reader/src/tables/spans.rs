@@ -3,18 +3,16 @@
 //! A writer need not repeat in each list what follows from the list's activity ids: the span id is
 //! in the activity id of the span, and the trace is that of the parent. This module puts both back.
 
+use foldhash::HashMap;
 use nettrace_format::Cursor;
 
-use crate::{
-    hash::Map,
-    labels::{self, EncodedLabels, LabelKind},
-};
+use crate::labels::{self, EncodedLabels, LabelKind};
 
 /// The traces of the spans that have lists.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     /// By span id. If lists disagree, the last one counts.
-    traces: Map<u64, [u8; 16]>,
+    traces: HashMap<u64, [u8; 16]>,
 }
 
 impl Spans {

@@ -236,7 +236,8 @@ impl ReadField for SystemTime {
         if let Value::FileTime(ticks) = value {
             let since = Duration::from_secs(ticks / 10_000_000)
                 + Duration::from_nanos(ticks % 10_000_000 * 100);
-            let epoch = Self::UNIX_EPOCH.checked_sub(Duration::from_secs(FILE_TIME_OF_1970 / 10_000_000))?;
+            let epoch = Self::UNIX_EPOCH
+                .checked_sub(Duration::from_secs(FILE_TIME_OF_1970 / 10_000_000))?;
             return epoch.checked_add(since);
         }
         let nanos = i64::read_field(value)?;

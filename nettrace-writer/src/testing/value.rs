@@ -6,9 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use nettrace_event::{
-    FieldSchema, FieldType, calendar::unix_nanos_of_file_time, guid::GuidText,
-};
+use nettrace_event::{FieldSchema, FieldType, calendar::unix_nanos_of_file_time, guid::GuidText};
 use nettrace_format::payload::walk::{self, Mismatch, Visitor};
 
 /// The value of a field.
