@@ -144,7 +144,10 @@ cfg_if::cfg_if! {
                 builder::SessionBuilder,
                 following::{FlightRecorder, Following},
                 health::{Health, health},
-                triggers::{DumpCounts, Trigger, Triggers},
+                triggers::{
+                    Triggers,
+                    control::{DumpCounts, Trigger},
+                },
             },
             shared::{
                 on_full::OnFull,
@@ -203,9 +206,9 @@ pub mod companion {
     pub use crate::{
         process::environment::{all as all_variables, ignores, restriction, variable},
         session::{
+            builder::{reads_providers, redact_session},
             health::complain,
-            providers::reads_providers,
-            redact::{redact_session, redact_sessions},
+            redactions::redact_sessions,
         },
     };
 

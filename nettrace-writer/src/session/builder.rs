@@ -1,18 +1,28 @@
 //! The settings of a session: which events it records, how much memory it uses, what happens when
 //! that is full, and when it writes.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+mod filters;
+mod flight_recorder;
+#[cfg(feature = "persistent")]
+mod persistent;
+mod redact;
+
+use std::{path::PathBuf, time::Duration};
 
 use nettrace_event::{EventType, TraceEvent};
 use nettrace_format::Format;
 
+pub use self::{filters::reads_providers, redact::redact_session};
 use crate::{
     flusher::notice::{Callback, SinkChange},
     process::{description, reserved},
     protocol::clock::Clock,
-    session::{Session, recorder::StartWatch, redact::Redacted},
+    session::{
+        Session, memory::MemorySettings, output::OutputSettings, redactions::RedactionSettings,
+        triggers::StartWatch,
+    },
     shared::{error::Error, filter::ProviderFilter, on_full::OnFull, sessions, trace_ids::Ids},
-    sink::{Existing, FileOptions, Sink, file_name, ring::Ring},
+    sink::{Existing, Sink},
 };
 
 /// Configures and starts a session. [`Session::builder`] makes one.
@@ -37,15 +47,12 @@ use crate::{
 /// ```
 #[must_use = "nothing is recorded before `start`"]
 pub struct SessionBuilder {
-    pub(crate) sink: Option<SinkChoice>,
-    pub(crate) existing: Existing,
+    pub(crate) output: OutputSettings,
     pub(crate) format: Format,
     pub(crate) ids: Ids,
     /// `None`: the session records everything.
     pub(crate) providers: Option<Vec<ProviderFilter>>,
-    pub(crate) budget: usize,
-    pub(crate) chunk_size: Option<usize>,
-    pub(crate) prefault: usize,
+    pub(crate) memory: MemorySettings,
     pub(crate) on_full: OnFull,
     pub(crate) flush_interval: Duration,
     pub(crate) finish_timeout: Duration,
@@ -53,33 +60,21 @@ pub struct SessionBuilder {
     pub(crate) sequence_point_interval: Duration,
     pub(crate) clock: Clock,
     pub(crate) key_values: Vec<(String, String)>,
-    pub(crate) redacted: Redacted,
+    pub(crate) redactions: RedactionSettings,
     /// The variable of the environment that has the filters.
     pub(crate) filters_from: Option<String>,
     pub(crate) registered: Vec<&'static EventType>,
     pub(crate) refused: Option<Error>,
     pub(crate) on_sink_change: Option<Callback>,
-    /// What a flight recorder keeps.
-    pub(crate) ring: Option<Arc<Ring>>,
     pub(crate) triggers: Option<StartWatch>,
-    pub(crate) recorder_file: Option<PathBuf>,
-    /// Tells why the session has no recorder file. `None`: then it does not start.
-    pub(crate) without_recorder_file: Option<fn(&Error)>,
-    pub(crate) recover_to: Option<PathBuf>,
-}
-
-/// Where the trace goes.
-pub(crate) enum SinkChoice {
-    File(PathBuf),
-    Custom(Box<dyn Sink>),
 }
 
 impl std::fmt::Debug for SessionBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SessionBuilder")
             .field("providers", &self.providers)
-            .field("budget", &self.budget)
-            .field("chunk_size", &self.chunk_size)
+            .field("budget", &self.memory.budget)
+            .field("chunk_size", &self.memory.chunk_size)
             .field("on_full", &self.on_full)
             .field("flush_interval", &self.flush_interval)
             .finish_non_exhaustive()
@@ -89,14 +84,11 @@ impl std::fmt::Debug for SessionBuilder {
 impl SessionBuilder {
     pub(crate) fn new() -> Self {
         Self {
-            sink: None,
-            existing: Existing::default(),
+            output: OutputSettings::default(),
             format: Format::default(),
             ids: Ids::default(),
             providers: None,
-            budget: 64 << 20,
-            chunk_size: None,
-            prefault: 4 << 20,
+            memory: MemorySettings::default(),
             on_full: OnFull::Drop,
             flush_interval: Duration::from_millis(100),
             finish_timeout: Duration::from_secs(10),
@@ -104,16 +96,12 @@ impl SessionBuilder {
             sequence_point_interval: Duration::from_secs(1),
             clock: Clock::Auto,
             key_values: Vec::new(),
-            redacted: Redacted::default(),
+            redactions: RedactionSettings::default(),
             filters_from: None,
             registered: Vec::new(),
             refused: None,
             on_sink_change: None,
-            ring: None,
             triggers: None,
-            recorder_file: None,
-            without_recorder_file: None,
-            recover_to: None,
         }
     }
 
@@ -150,7 +138,7 @@ impl SessionBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
-        (self.sink, self.ring) = (Some(SinkChoice::File(path.into())), None);
+        self.output.set_file(path.into());
         self
     }
 
@@ -173,7 +161,7 @@ impl SessionBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn overwrite(mut self, overwrite: bool) -> Self {
-        self.existing = if overwrite { Existing::IsReplaced } else { Existing::Stays };
+        self.output.existing = if overwrite { Existing::IsReplaced } else { Existing::Stays };
         self
     }
 
@@ -181,7 +169,7 @@ impl SessionBuilder {
     /// `service.nettrace` has the name `service.previous.nettrace` from then on. So the trace of a
     /// run that has crashed is there after the restart. See [`FileOptions::keep_previous`].
     pub fn keep_previous(mut self) -> Self {
-        self.existing = Existing::IsKept;
+        self.output.existing = Existing::IsKept;
         self
     }
 
@@ -203,7 +191,7 @@ impl SessionBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
-        (self.sink, self.ring) = (Some(SinkChoice::Custom(Box::new(sink))), None);
+        self.output.set_sink(sink);
         self
     }
 
@@ -293,7 +281,7 @@ impl SessionBuilder {
     /// # Ok::<(), nettrace_writer::Error>(())
     /// ```
     pub fn budget(mut self, bytes: usize) -> Self {
-        self.budget = bytes;
+        self.memory.budget = bytes;
         self
     }
 
@@ -307,7 +295,7 @@ impl SessionBuilder {
     /// # Ok::<(), nettrace_writer::Error>(())
     /// ```
     pub fn prefault(mut self, bytes: usize) -> Self {
-        self.prefault = bytes;
+        self.memory.prefault = bytes;
         self
     }
 
@@ -326,7 +314,7 @@ impl SessionBuilder {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn chunk_size(mut self, bytes: usize) -> Self {
-        self.chunk_size = Some(bytes);
+        self.memory.chunk_size = Some(bytes);
         self
     }
 
@@ -535,22 +523,5 @@ impl SessionBuilder {
             all.retain(|(key, value)| !(value.is_empty() && description::is_told(key)));
         }
         all
-    }
-
-    /// The sink, and the path if the sink is a [`file`](Self::file).
-    pub(crate) fn open_sink(&mut self) -> Result<(Box<dyn Sink>, Option<PathBuf>), Error> {
-        match self.sink.take() {
-            Some(SinkChoice::File(path)) => {
-                let path = file_name::expand_path(&path)?;
-                let file = FileOptions::new(path).existing(self.existing).build();
-                let path = file.path().to_owned();
-                Ok((Box::new(file), Some(path)))
-            }
-            Some(SinkChoice::Custom(_)) if self.existing != Existing::Stays => {
-                Err(Error::OverwriteWithoutFile)
-            }
-            Some(SinkChoice::Custom(sink)) => Ok((sink, None)),
-            None => Err(Error::NoSink),
-        }
     }
 }

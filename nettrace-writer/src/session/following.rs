@@ -9,7 +9,7 @@ use std::{
 use crate::{
     flusher::OwnThread,
     process::generation,
-    session::{Session, flush_within, recorder::Recorder, redact::knows_all},
+    session::{Session, flush_within, recorder::Recorder, redactions::knows_all},
     shared::{
         Shared,
         channel::{self, Receiver},

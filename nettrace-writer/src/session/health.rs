@@ -106,7 +106,7 @@ impl SessionBuilder {
         if self.on_sink_change.is_none() {
             self = self.on_sink_change(|change| say(change));
         }
-        self.without_recorder_file = Some(|error| {
+        self.memory.without_recorder_file = Some(|error| {
             complain(format_args!("events are recorded, but not in a recorder file: {error}"));
         });
         let started = self.start();

@@ -2,24 +2,15 @@
 
 pub(crate) mod builder;
 mod conditions;
+mod dump;
 pub(crate) mod following;
 pub(crate) mod health;
-mod layout;
 mod low_memory;
-mod persistent;
-pub(crate) mod providers;
+mod memory;
+mod output;
 mod recorder;
-pub(crate) mod redact;
+pub(crate) mod redactions;
 pub(crate) mod triggers;
-
-cfg_if::cfg_if! {
-    if #[cfg(all(unix, feature = "signals"))] {
-        mod on_signal;
-    } else {
-        #[path = "no_signal.rs"]
-        mod on_signal;
-    }
-}
 
 use std::{
     mem::ManuallyDrop,
@@ -28,11 +19,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nettrace_format::Stream;
+
 use crate::{
     emit,
     flusher::{Flusher, NewTrace, OwnThread, Report, Schedule, notice::Notices},
     protocol::{clock::Source, pool::Layout},
-    session::{builder::SessionBuilder, persistent::Memory, recorder::Recorder, triggers::Watch},
+    session::{builder::SessionBuilder, memory::Memory, recorder::Recorder, triggers::Watch},
     shared::{
         Command, Shared,
         channel::{self, Missing, Receiver},
@@ -155,17 +148,18 @@ impl Session {
     }
 
     pub(crate) fn start(mut builder: SessionBuilder) -> Result<Self, Error> {
-        builder.share_redacted();
+        builder.redactions.share();
         let layout = check(&mut builder)?;
-        let (sink, path) = builder.open_sink()?;
+        let (sink, path) = builder.output.build()?;
         let key_values = builder.all_key_values();
-        let (stream, redaction) = builder.stream();
+        let (stream, redaction) = builder.redactions.build(Stream::new(builder.format));
         let schedule = schedule(&builder, &layout);
         let ids = if sink.takes_rows_apart() { Ids::Both } else { builder.ids };
         let source = source(&builder)?;
         let slot = Arc::new(Slot::take(emit::attach)?);
         let (commands, inbox) = channel::bounded(64);
-        let Memory { pool, persistent, recovered } = builder.memory(layout)?;
+        let Memory { pool, persistent, recovered } =
+            builder.memory.build(layout, builder.output.ring.as_ref())?;
         let mut shared = Shared::new(
             slot.number(),
             builder.format,
@@ -175,9 +169,9 @@ impl Session {
             builder.providers,
             commands,
         );
-        let ring = builder.ring.take();
+        let ring = builder.output.ring.take();
         shared.ring = ring.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        shared.redactions = builder.redacted.known;
+        shared.redactions = builder.redactions.known;
         let shared = Arc::new(shared);
         // The thread comes first: if there can be none, the sink is not started, and makes no file.
         let (reporter, report) = channel::bounded(1);
@@ -449,22 +443,22 @@ fn check(builder: &mut SessionBuilder) -> Result<Layout, Error> {
         return Err(error);
     }
     for ty in &builder.registered {
-        nettrace_format::Stream::check(builder.format, ty.schema())?;
+        Stream::check(builder.format, ty.schema())?;
     }
-    let layout = builder.layout()?;
-    if builder.triggers.is_some() && builder.ring.is_none() {
+    let layout = builder.memory.layout()?;
+    if builder.triggers.is_some() && builder.output.ring.is_none() {
         return Err(Error::NoRecorder);
     }
     let of_other_format = builder.format != crate::Format::V6;
-    if builder.ring.is_some() && of_other_format {
+    if builder.output.ring.is_some() && of_other_format {
         return Err(Error::RecorderFormat);
     }
-    if builder.recorder_file.is_some() {
-        let is_redacted = builder.redacted.hides().then_some(Error::RedactedRecorder);
+    if builder.memory.recorder_file.is_some() {
+        let is_redacted = builder.redactions.hides().then_some(Error::RedactedRecorder);
         let conflict = of_other_format.then_some(Error::RecorderFormat).or(is_redacted);
-        conflict.map_or(Ok(()), |conflict| builder.leave_out_recorder_file(conflict))?;
+        conflict.map_or(Ok(()), |conflict| builder.memory.leave_out_recorder_file(conflict))?;
     }
-    if let Some(ring) = &builder.ring {
+    if let Some(ring) = &builder.output.ring {
         let (bytes, interval) = ring.keep().stretches();
         builder.sequence_point_bytes = builder.sequence_point_bytes.min(bytes);
         builder.sequence_point_interval = builder.sequence_point_interval.min(interval);
@@ -505,7 +499,7 @@ fn schedule(builder: &SessionBuilder, layout: &Layout) -> Schedule {
         flush_interval: builder.flush_interval,
         sequence_point_bytes: builder.sequence_point_bytes,
         sequence_point_interval: builder.sequence_point_interval,
-        prefault: (builder.prefault.min(builder.budget) / layout.chunk_size) as u32,
+        prefault: builder.memory.prefaulted_chunks(layout),
     }
 }
 
@@ -566,6 +560,16 @@ impl Inner {
     /// Whether the calling thread is the session's own.
     fn is_flusher(&self) -> bool {
         self.flusher.is_current()
+    }
+}
+
+#[cfg(feature = "persistent")]
+impl Session {
+    /// What the process before has left in its recorder file, if the builder was told to
+    /// [make a trace of it](SessionBuilder::recover_to). `None`: nothing.
+    #[must_use]
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.inner.recovered.as_ref()
     }
 }
 

@@ -1,47 +1,47 @@
-//! What makes a flight recorder write a dump by itself. [`dumps`] writes it.
+//! The triggers of a flight recorder: when it writes a dump by itself, and where. [`dumps`] writes
+//! it.
 
+pub(crate) mod control;
 mod dumps;
 mod request;
 
+cfg_if::cfg_if! {
+    if #[cfg(all(unix, feature = "signals"))] {
+        mod on_signal;
+    } else {
+        #[path = "triggers/no_signal.rs"]
+        mod on_signal;
+    }
+}
+
 use std::{
-    borrow::Cow, collections::VecDeque, ffi::OsString, fmt, fs, ops::RangeBounds, path::PathBuf,
-    sync::Arc, time::Duration,
+    collections::VecDeque, ffi::OsString, fs, ops::RangeBounds, path::PathBuf, sync::Arc,
+    time::Duration,
 };
 
 use nettrace_event::{Level, keys};
 use nettrace_format::redact::Redaction;
 
-use self::{
-    dumps::Dumps,
-    request::{Request, short},
-};
+use self::{control::Control, dumps::Dumps, on_signal::OnSignal};
 use crate::{
     flusher::OwnThread,
     panics::{self, AfterPanic},
-    process::{generation, reserved},
-    protocol::clock::Stopwatch,
     session::{
         conditions::{Condition, Matcher},
         low_memory::Pressure,
-        on_signal::OnSignal,
         recorder::Recorder,
-        redact::{OF_PANIC, OfPanic, names_of_panic},
     },
     shared::{
-        channel::{self, Missing, Receiver, Sender},
+        channel::{self, Missing, Receiver},
         error::Error,
-        local,
     },
-    sink::{failure::during, file_name, ring::Dump},
-    sync::Mutex,
+    sink::{failure::during, file_name},
 };
 
-/// How many kinds of triggers have a rate of their own. All others share one.
-const MOST_NAMES: usize = 64;
-/// What has the rate of panics that end the process.
-const THE_END: &str = "a panic that ends the process";
-/// How long a panic waits that ends the process.
-const PANIC_PATIENCE: Duration = Duration::from_secs(2);
+/// Starts the thread that writes dumps. The code is known by its address alone, so that an
+/// application without triggers does not contain it.
+pub(crate) type StartWatch =
+    Box<dyn FnOnce(Recorder, Option<Redaction>) -> Result<Watch, Error> + Send + Sync>;
 
 /// When a [flight recorder](crate::SessionBuilder::flight_recorder) writes a dump by itself, and
 /// where.
@@ -79,7 +79,7 @@ pub struct Triggers {
     files: usize,
     on_panic: bool,
     on_low_memory: bool,
-    pub(super) signals: Vec<i32>,
+    signals: Vec<i32>,
     conditions: Vec<Condition>,
 }
 
@@ -122,7 +122,7 @@ impl Triggers {
     }
 
     /// How long triggers of the same name are left out after one, 60 s by default. They are
-    /// [counted](DumpCounts::left_out). The first 64 names have each a rate of their own.
+    /// [counted](crate::DumpCounts::left_out). The first 64 names have each a rate of their own.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -162,13 +162,36 @@ impl Triggers {
         self
     }
 
+    /// Writes a dump when the process gets this signal: with `SIGUSR1`, `kill -USR1 PID` asks for
+    /// one. The name of the trigger is that of the signal. A thread of the session waits for it.
+    ///
+    /// From the start of the session on, the signal does nothing else, also after the session has
+    /// ended, unless the program has a handler of its own: that is called, too. So these signals
+    /// alone can be asked for: `SIGUSR1`, `SIGUSR2`, `SIGHUP`, `SIGQUIT`, and the real-time signals
+    /// of Linux. Otherwise the start of the session fails with [`Error::Signal`]. A program that
+    /// ends by `SIGTERM` calls [`Trigger::fire`](crate::Trigger::fire) where it handles it, and
+    /// [finishes](crate::Session::finish) the session. For crashes there is
+    /// [`persistent`](crate::SessionBuilder::persistent).
+    ///
+    /// ```
+    /// # use nettrace_writer::Triggers;
+    /// const SIGUSR1: i32 = 10; // libc::SIGUSR1
+    /// let triggers = Triggers::new("dumps", "shop").on_signal(SIGUSR1);
+    /// ```
+    #[cfg(all(unix, feature = "signals"))]
+    pub fn on_signal(mut self, signal: i32) -> Self {
+        self.signals.push(signal);
+        self
+    }
+
     /// Writes a dump when memory is short, on Linux. By the name `low-memory`: tasks of the
     /// process's control group have waited for memory in a tenth of the last second. By the name
     /// `out-of-memory`: the group has reached its limit and could not free memory, or a process of
     /// it was killed. Without a control group of version 2 the machine's pressure counts. The
     /// thread that writes dumps looks once a second.
     ///
-    /// Where the system does not tell, [`DumpCounts::last_error`] says so.
+    /// Where the system does not tell, [`DumpCounts::last_error`](crate::DumpCounts::last_error)
+    /// says so.
     ///
     /// ```
     /// # use nettrace_writer::Triggers;
@@ -258,76 +281,10 @@ impl Triggers {
     }
 }
 
-/// Makes a session write a dump. [`Session::trigger`](crate::Session::trigger) returns it. Clones
-/// can go wherever there is something to watch.
-#[derive(Clone, Debug)]
-pub struct Trigger {
-    control: Option<Arc<Control>>,
-    name: Arc<str>,
-}
-
-impl Trigger {
-    pub(crate) fn new(control: Option<Arc<Control>>, name: &str) -> Self {
-        Self { control, name: short(name).into() }
-    }
-
-    /// Asks for a dump, in a thread of its own: this does not wait. The trigger's name is in the
-    /// name of the file and, with `key_values`, in the trace. Keys that the session states itself
-    /// are moved aside, as those of [`key_value`](crate::SessionBuilder::key_value).
-    ///
-    /// A trace has 64 KiB of such names, keys and values at most. What has no room is left out, and
-    /// counted there: `nettrace.trigger.more` says how many more triggers the dump is for, and
-    /// `nettrace.trigger.left_out` how many key-values it lacks. Of a name the first 1,024 bytes
-    /// count.
-    ///
-    /// Returns `false` if there will be no dump: because one of the same name came shortly before,
-    /// because 64 others wait, or because the session has ended or has no triggers.
-    ///
-    /// See [`Triggers`] for an example.
-    #[expect(clippy::must_use_candidate, reason = "most callers do not mind what is left out")]
-    pub fn fire(&self, key_values: &[(&str, &str)]) -> bool {
-        let Some(control) = &self.control else { return false };
-        let ask = || {
-            let given = reserved::given_keys(key_values);
-            let given: Vec<_> = given.iter().map(|(key, value)| (&**key, *value)).collect();
-            control.ask(&self.name, &given, false, None)
-        };
-        local::holding_locks(ask).unwrap_or(false)
-    }
-}
-
-/// What has become of a session's triggers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DumpCounts {
-    /// How many dumps were written.
-    pub written: u64,
-    /// How many dumps could not be written.
-    pub failed: u64,
-    /// How many triggers were left out, because one of the same name came shortly before.
-    pub left_out: u64,
-    /// The last dump.
-    pub last: Option<(PathBuf, Dump)>,
-    /// Why the last dump could not be written that was not.
-    pub last_error: Option<String>,
-}
-
-/// The triggers of a session that records.
-pub(crate) struct Control {
-    /// Of the process that has the thread, and not of one that was forked from it.
-    generation: u32,
-    every: Duration,
-    /// Taken when the session ends.
-    requests: Mutex<Option<Sender<Request>>>,
-    rates: Mutex<Vec<(String, Stopwatch)>>,
-    counts: Mutex<DumpCounts>,
-    /// For what this crate says of panics.
-    redaction: Mutex<Option<Redaction>>,
-}
-
-impl fmt::Debug for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control").field("every", &self.every).finish_non_exhaustive()
+impl Triggers {
+    /// Starts their thread when the session begins.
+    pub(crate) fn starter(self) -> StartWatch {
+        Box::new(|recorder, redaction| Watch::start(self, recorder, redaction))
     }
 }
 
@@ -343,20 +300,13 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins to write the dumps of a recorder.
-    pub(crate) fn start(
+    fn start(
         triggers: Triggers,
         recorder: Recorder,
         redaction: Option<Redaction>,
     ) -> Result<Self, Error> {
         let (requests, inbox) = channel::bounded(64);
-        let control = Arc::new(Control {
-            generation: generation(),
-            every: triggers.every,
-            requests: Mutex::new(Some(requests)),
-            rates: Mutex::default(),
-            counts: Mutex::default(),
-            redaction: Mutex::new(redaction),
-        });
+        let control = Arc::new(Control::new(triggers.every, requests, redaction));
         let stem = file_name::expand(&triggers.stem).map_err(Error::FileName)?;
         let on_signal = OnSignal::start(&triggers.signals, &control)?;
         fs::create_dir_all(&triggers.folder).map_err(|error| {
@@ -379,7 +329,7 @@ impl Watch {
         let pressure = triggers.on_low_memory.then(Pressure::new).and_then(|pressure| {
             let say = |error| {
                 let error = format!("cannot tell whether memory is short: {error}");
-                control.counts.lock().last_error = Some(error);
+                control.count(|counts| counts.last_error = Some(error));
             };
             pressure.map_err(say).ok()
         });
@@ -405,112 +355,9 @@ impl Watch {
     /// Writes what is owed, and ends. Gives up waiting for a file that blocks.
     pub(crate) fn end(mut self, patience: Duration) {
         self.on_signal = None;
-        drop(self.control.requests.lock().take());
+        self.control.close();
         if matches!(self.ended.recv_timeout(patience), Err(Missing::Gone)) {
             self.thread.join();
         }
-    }
-}
-
-impl Control {
-    /// Asks for a dump. Returns `false` if it is left out. Never waits.
-    pub(crate) fn ask(
-        &self,
-        name: &str,
-        key_values: &[(&str, &str)],
-        is_urgent: bool,
-        done: Option<Sender<()>>,
-    ) -> bool {
-        if self.generation != generation() {
-            return false; // A thread of the parent may hold the locks below for ever.
-        }
-        // Where somebody waits, the process ends. That has a rate of its own, so that panics before
-        // that were caught do not cost the last dump.
-        if !self.is_due(if done.is_some() { THE_END } else { name }) {
-            self.counts.lock().left_out += 1;
-            return false;
-        }
-        let request = Request::new(name, key_values, is_urgent, done);
-        let requests = self.requests.lock();
-        let is_sent = requests
-            .as_ref()
-            .is_some_and(|requests| requests.try_send(request, Duration::ZERO).is_ok());
-        if !is_sent {
-            self.counts.lock().left_out += 1;
-        }
-        is_sent
-    }
-
-    fn is_due(&self, name: &str) -> bool {
-        let mut rates = self.rates.lock();
-        let is_full = rates.len() >= MOST_NAMES && name != THE_END;
-        let known = match rates.iter().position(|(known, _)| known == name) {
-            None if is_full => Some(0),
-            known => known,
-        };
-        let Some(known) = known else {
-            rates.push((name.to_owned(), Stopwatch::start()));
-            return true;
-        };
-        let is_due = rates[known].1.elapsed() >= self.every;
-        if is_due {
-            rates[known].1 = Stopwatch::start();
-        }
-        is_due
-    }
-
-    pub(crate) fn counts(&self) -> DumpCounts {
-        self.counts.lock().clone()
-    }
-}
-
-impl Control {
-    /// What a key-value tells of a panic.
-    fn redacted<'a>(&self, of: &OfPanic, value: &'a str) -> Cow<'a, str> {
-        let mut redaction = self.redaction.lock();
-        let Some(redaction) = redaction.as_mut() else { return value.into() };
-        let hides = names_of_panic(of).find(|name| redaction.hides(name));
-        hides.map_or(value.into(), |name| redaction.text(&name, value))
-    }
-}
-
-impl AfterPanic for Control {
-    fn panicked(&self, message: &str, place: &str, ends_process: bool) {
-        // In the child of a fork, a thread that is not there may hold any of the locks.
-        if self.generation != generation() {
-            return;
-        }
-        let (done, is_done) = channel::bounded(1);
-        let [of_message, of_place] = &OF_PANIC;
-        let (message, place) = (self.redacted(of_message, message), self.redacted(of_place, place));
-        let key_values = [(of_message.0, &*message), (of_place.0, &*place)];
-        let done = ends_process.then_some(done);
-        let is_asked = local::holding_locks(|| self.ask("panic", &key_values, true, done));
-        if is_asked == Some(true) && ends_process {
-            let _ = is_done.recv_timeout(PANIC_PATIENCE);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_has_a_rate_of_its_own_whatever_came_before() {
-        let control = Control {
-            generation: generation(),
-            every: Duration::from_secs(3_600),
-            requests: Mutex::default(),
-            rates: Mutex::default(),
-            counts: Mutex::default(),
-            redaction: Mutex::default(),
-        };
-        for number in 0..MOST_NAMES {
-            assert!(control.is_due(&number.to_string()));
-        }
-        assert!(!control.is_due("one more"), "it shares a rate");
-        assert!(control.is_due(THE_END));
-        assert!(!control.is_due(THE_END));
     }
 }

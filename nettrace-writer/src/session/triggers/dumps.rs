@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Control,
+    control::Control,
     request::{Owed, Request},
 };
 use crate::{
@@ -87,8 +87,7 @@ impl Dumps {
         let told = owed.told();
         let key_values: Vec<_> = told.iter().map(|(key, value)| (&**key, &**value)).collect();
         let written = self.write_file(owed.name(), &key_values);
-        let mut counts = self.control.counts.lock();
-        match written {
+        self.control.count(|counts| match written {
             Ok((path, dump)) => {
                 counts.written += 1;
                 counts.last = Some((path, dump));
@@ -97,7 +96,7 @@ impl Dumps {
                 counts.failed += 1;
                 counts.last_error = Some(error.to_string());
             }
-        }
+        });
     }
 
     fn write_file(

@@ -1,10 +1,11 @@
-//! Stands for `on_signal` where signals trigger nothing.
+//! Substitute for `on_signal` where signals trigger nothing.
 
 use std::sync::Arc;
 
-use crate::{session::triggers::Control, shared::error::Error};
+use super::control::Control;
+use crate::shared::error::Error;
 
-/// There is none.
+/// No thread waits for signals.
 #[derive(Debug)]
 pub(super) enum OnSignal {}
 

@@ -1,26 +1,8 @@
-//! Sessions whose memory outlives the process.
+//! The settings of a session whose memory outlives the process.
 
-#[cfg(feature = "persistent")]
 use std::path::PathBuf;
-use std::{path::Path, sync::Arc};
 
-use crate::{
-    protocol::pool::{Layout, Pool},
-    session::builder::SessionBuilder,
-    shared::{
-        error::Error,
-        persistent::{Persistent, Recovered},
-    },
-    sink::file_name,
-};
-
-/// The memory of a session.
-pub(crate) struct Memory {
-    pub(crate) pool: Pool,
-    pub(crate) persistent: Option<Arc<Persistent>>,
-    /// What the process before has left.
-    pub(crate) recovered: Option<Recovered>,
-}
+use super::SessionBuilder;
 
 impl SessionBuilder {
     /// Keeps the session's memory in a file that outlives the process: a *recorder file*. If the
@@ -81,15 +63,15 @@ impl SessionBuilder {
     /// The session's format must be [version 6](crate::Format::V6), the default. Otherwise
     /// [`start`](Self::start) fails, and with [`Error::Recorder`] on systems other than 64-bit
     /// Linux.
-    #[cfg(feature = "persistent")]
     pub fn persistent(mut self, path: impl Into<PathBuf>) -> Self {
-        self.recorder_file = Some(path.into());
+        self.memory.recorder_file = Some(path.into());
         self
     }
 
     /// Makes a trace of what the process before has left in the
     /// [recorder file](Self::persistent), if it was killed: the events that its own trace has not.
-    /// [`Session::recovered`](crate::Session::recovered) says what was found. The recorder file of that process is removed then.
+    /// [`Session::recovered`](crate::Session::recovered) says what was found. The recorder file of
+    /// that process is removed then.
     ///
     /// `path` can have the placeholders of [`file`](Self::file), and should have `{time}`: no file
     /// is replaced. The trace is one more file of the recording of that process, so the commands of
@@ -113,55 +95,8 @@ impl SessionBuilder {
     /// }
     /// # Ok::<(), nettrace_writer::Error>(())
     /// ```
-    #[cfg(feature = "persistent")]
     pub fn recover_to(mut self, path: impl Into<PathBuf>) -> Self {
-        self.recover_to = Some(path.into());
+        self.memory.recover_to = Some(path.into());
         self
-    }
-
-    /// Does without a recorder file, if the session may.
-    ///
-    /// # Errors
-    /// The reason, if it may not.
-    pub(crate) fn leave_out_recorder_file(&mut self, reason: Error) -> Result<(), Error> {
-        let Some(tell) = self.without_recorder_file else { return Err(reason) };
-        tell(&reason);
-        self.recorder_file = None;
-        Ok(())
-    }
-
-    /// The session's memory, and what the process before has left in its recorder file.
-    pub(crate) fn memory(&mut self, layout: Layout) -> Result<Memory, Error> {
-        if let Some(path) = self.recorder_file.take() {
-            match self.recorder_memory(&path, layout) {
-                Err(error @ Error::Recorder(_)) => self.leave_out_recorder_file(error)?,
-                made => return made,
-            }
-        }
-        let too_large = Error::BudgetTooLarge { given: self.budget };
-        let pool = Pool::new(layout).ok_or(too_large)?;
-        Ok(Memory { pool, persistent: None, recovered: None })
-    }
-
-    fn recorder_memory(&mut self, path: &Path, layout: Layout) -> Result<Memory, Error> {
-        let path = file_name::expand_path(path)?;
-        let to = self.recover_to.take().map(|to| file_name::expand_path(&to)).transpose()?;
-        let kept = self.ring.as_ref().map_or(0, |ring| ring.keep().bytes);
-        let made = Persistent::create(&path, layout, kept, to.as_deref());
-        let (persistent, pool, recovered) = made.map_err(Error::Recorder)?;
-        if let Some(ring) = &self.ring {
-            ring.keep_in(persistent.log().map_err(Error::Recorder)?);
-        }
-        Ok(Memory { pool, persistent: Some(Arc::new(persistent)), recovered })
-    }
-}
-
-#[cfg(feature = "persistent")]
-impl crate::Session {
-    /// What the process before has left in its recorder file, if the builder was told to
-    /// [make a trace of it](SessionBuilder::recover_to). `None`: nothing.
-    #[must_use]
-    pub fn recovered(&self) -> Option<&Recovered> {
-        self.inner.recovered.as_ref()
     }
 }

@@ -11,11 +11,8 @@ use signal_hook::{
     low_level::signal_name,
 };
 
-use crate::{
-    flusher::OwnThread,
-    session::triggers::{Control, Triggers},
-    shared::error::Error,
-};
+use super::control::Control;
+use crate::{flusher::OwnThread, shared::error::Error};
 
 /// Signals that a program can take over without staying alive when it should end, or going on after
 /// a crash.
@@ -25,29 +22,6 @@ fn is_free(signal: i32) -> bool {
     return is_named || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&signal);
     #[cfg(not(target_os = "linux"))]
     return is_named;
-}
-
-impl Triggers {
-    /// Writes a dump when the process gets this signal: with `SIGUSR1`, `kill -USR1 PID` asks for
-    /// one. The name of the trigger is that of the signal. A thread of the session waits for it.
-    ///
-    /// From the start of the session on, the signal does nothing else, also after the session has
-    /// ended, unless the program has a handler of its own: that is called, too. So these signals
-    /// alone can be asked for: `SIGUSR1`, `SIGUSR2`, `SIGHUP`, `SIGQUIT`, and the real-time signals
-    /// of Linux. Otherwise the start of the session fails with [`Error::Signal`]. A program that
-    /// ends by `SIGTERM` calls [`Trigger::fire`](crate::Trigger::fire) where it handles it, and
-    /// [finishes](crate::Session::finish) the session. For crashes there is
-    /// [`persistent`](crate::SessionBuilder::persistent).
-    ///
-    /// ```
-    /// # use nettrace_writer::Triggers;
-    /// const SIGUSR1: i32 = 10; // libc::SIGUSR1
-    /// let triggers = Triggers::new("dumps", "shop").on_signal(SIGUSR1);
-    /// ```
-    pub fn on_signal(mut self, signal: i32) -> Self {
-        self.signals.push(signal);
-        self
-    }
 }
 
 /// A thread that waits for signals, until this is dropped.

@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 
+use super::SessionBuilder;
 use crate::{
     process::environment,
-    session::builder::SessionBuilder,
     shared::{
         error::Error,
         filter::{FilterError, ProviderFilter},
@@ -26,7 +26,6 @@ pub fn reads_providers() -> bool {
     IS_READ.load(Ordering::Relaxed)
 }
 
-/// Filters.
 impl SessionBuilder {
     /// Records the events that this filter selects, in addition to those that other filters select.
     /// A session without any filter records everything.

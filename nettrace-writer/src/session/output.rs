@@ -1,0 +1,49 @@
+//! The output of a session: a file, or a sink.
+
+use std::{path::PathBuf, sync::Arc};
+
+use crate::{
+    shared::error::Error,
+    sink::{Existing, FileOptions, Sink, file_name, ring::Ring},
+};
+
+/// Where the trace goes.
+#[derive(Default)]
+pub(crate) struct OutputSettings {
+    target: Option<Target>,
+    pub(crate) existing: Existing,
+    /// The memory of a flight recorder, which is the sink then.
+    pub(crate) ring: Option<Arc<Ring>>,
+}
+
+enum Target {
+    File(PathBuf),
+    Sink(Box<dyn Sink>),
+}
+
+impl OutputSettings {
+    pub(crate) fn set_file(&mut self, path: PathBuf) {
+        (self.target, self.ring) = (Some(Target::File(path)), None);
+    }
+
+    pub(crate) fn set_sink(&mut self, sink: impl Sink + 'static) {
+        (self.target, self.ring) = (Some(Target::Sink(Box::new(sink))), None);
+    }
+
+    /// The sink, and the path of a file.
+    pub(crate) fn build(&mut self) -> Result<(Box<dyn Sink>, Option<PathBuf>), Error> {
+        match self.target.take() {
+            Some(Target::File(path)) => {
+                let path = file_name::expand_path(&path)?;
+                let file = FileOptions::new(path).existing(self.existing).build();
+                let path = file.path().to_owned();
+                Ok((Box::new(file), Some(path)))
+            }
+            Some(Target::Sink(_)) if self.existing != Existing::Stays => {
+                Err(Error::OverwriteWithoutFile)
+            }
+            Some(Target::Sink(sink)) => Ok((sink, None)),
+            None => Err(Error::NoSink),
+        }
+    }
+}
