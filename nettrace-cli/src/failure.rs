@@ -159,10 +159,11 @@ impl Failure {
         }
         // If standard error is closed, only the exit code is left.
         let _ = match file.filter(|file| !self.names_a_file() && file.as_os_str() != "-") {
-            Some(file) => {
-                crate::summary::say(Some(format_args!("nettrace: {}: {self}", file.display())))
-            }
-            None => crate::summary::say(Some(format_args!("nettrace: {self}"))),
+            Some(file) => crate::standard_error::say(Some(format_args!(
+                "nettrace: {}: {self}",
+                file.display()
+            ))),
+            None => crate::standard_error::say(Some(format_args!("nettrace: {self}"))),
         };
         ExitCode::from(match self {
             Self::Illegal(_)

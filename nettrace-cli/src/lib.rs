@@ -20,7 +20,7 @@ use crate::{
     recorder::RecorderFile,
     source::Meanwhile,
     spelling::OneLine,
-    summary::say,
+    standard_error::say,
     verify::VerifyOptions,
 };
 
@@ -53,6 +53,7 @@ mod schema;
 mod seconds;
 mod source;
 mod spelling;
+mod standard_error;
 mod summary;
 mod tree;
 mod verify;
@@ -73,7 +74,7 @@ pub fn main() -> ExitCode {
     // A message begins with the name of the one trace; several are named where it matters.
     let file = args.command.file().cloned();
     let result = run(args, &mut out).and_then(|()| Ok(out.flush()?));
-    source::hide_progress();
+    standard_error::hide_progress();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -4,6 +4,7 @@ mod collect;
 mod counters;
 mod datagrams;
 mod launch;
+mod output_file;
 mod providers;
 mod session;
 mod tail;
@@ -26,7 +27,7 @@ pub(crate) use self::{
     top::{TopOptions, run as top},
 };
 
-use crate::{failure::Failure, spelling::OneLine, summary};
+use crate::{failure::Failure, spelling::OneLine, standard_error};
 
 /// How long all processes together may take to say what they are.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -52,7 +53,7 @@ pub(crate) fn ps(out: &mut impl Write) -> Result<(), Failure> {
             Ok(info) => [name_of(&info), info.version, info.command_line],
             Err(error) if is_not_for_us(&error) => continue,
             Err(error @ ClientError::Foreign { .. }) => {
-                summary::say(Some(format_args!("nettrace: left out: {error}")))?;
+                standard_error::say(Some(format_args!("nettrace: left out: {error}")))?;
                 continue;
             }
             Err(error) => ["?".to_owned(), String::new(), format!("({error})")],
@@ -72,12 +73,12 @@ pub(crate) fn ps(out: &mut impl Write) -> Result<(), Failure> {
 /// Changes which events the session of a process's environment records.
 pub(crate) fn select(which: &Which, filters: &str) -> Result<(), Failure> {
     let unmatched = find(which)?.select(filters)?;
-    Ok(unmatched.into_iter().try_for_each(|line| summary::say(Some(line)))?)
+    Ok(unmatched.into_iter().try_for_each(|line| standard_error::say(Some(line)))?)
 }
 
 /// Says which of the filters of a trace select nothing that the process knows so far.
 fn tell_unmatched(target: &Target, wanted: &[Wanted], live: &Live) -> io::Result<()> {
-    unmatched(target, wanted, live).into_iter().try_for_each(|line| summary::say(Some(line)))
+    unmatched(target, wanted, live).into_iter().try_for_each(|line| standard_error::say(Some(line)))
 }
 
 /// What is to be said of filters of a trace that select nothing. A process of .NET, or one that is

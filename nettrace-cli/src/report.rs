@@ -15,7 +15,7 @@ use nettrace_views::{
 
 use crate::{
     convert::destination::Destination, failure::Failure, files::About, heph::Original,
-    limits::Limits, meant, namesakes::Namesakes, source::Source, summary::say, tree,
+    limits::Limits, meant, namesakes::Namesakes, source::Source, standard_error::say, tree,
 };
 
 /// Options of `report`.

@@ -4,14 +4,13 @@ use std::{
     fs::File,
     io::{self, IsTerminal, Read},
     path::Path,
-    sync::OnceLock,
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use nettrace_reader::ReadAhead;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, standard_error};
 
 /// The bytes of a trace.
 pub(crate) type Bytes = Box<dyn Read + Send>;
@@ -51,12 +50,7 @@ pub(crate) fn watched(source: Bytes, size: Option<u64>, meanwhile: Meanwhile) ->
     if is_mixed || !io::stderr().is_terminal() {
         return source;
     }
-    let bar = match size {
-        Some(size) => ProgressBar::new(size)
-            .with_style(style("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")),
-        None => ProgressBar::new_spinner().with_style(style("{spinner} {bytes} {bytes_per_sec}")),
-    };
-    let bar = SHOWN.get_or_init(|| bar);
+    let bar = standard_error::progress_bar(size);
     Box::new(Watched { source, bar, seen: 0, started: Instant::now() })
 }
 
@@ -75,21 +69,6 @@ impl<F: FnMut()> Read for Announced<F> {
         (self.call)();
         self.source.read(buffer)
     }
-}
-
-/// Removes the progress bar from the terminal, before something else is written there.
-pub(crate) fn hide_progress() {
-    if let Some(bar) = SHOWN.get() {
-        bar.finish_and_clear();
-    }
-}
-
-/// The progress bar. The thread that reads ahead may still be running when the command ends, so the
-/// command must be able to remove the bar.
-static SHOWN: OnceLock<ProgressBar> = OnceLock::new();
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// The time before progress is shown.

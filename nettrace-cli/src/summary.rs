@@ -1,16 +1,12 @@
 //! The summary that `dump` and `headers` write to standard error after the last event.
 
-use std::{
-    fmt,
-    io::{self, Write},
-    time::Instant,
-};
+use std::{fmt, io, time::Instant};
 
 use nettrace_reader::{Event, Totals, Trace};
 
 use nettrace_views::model::Clock;
 
-use crate::{filter::FilterOptions, spelling::OneLine};
+use crate::{filter::FilterOptions, standard_error::say};
 
 /// The counts of the summary.
 #[derive(Debug)]
@@ -112,17 +108,5 @@ impl fmt::Display for Printed {
             return Ok(());
         }
         write!(f, " (the last {} of {}: --tail)", self.count, self.passed)
-    }
-}
-
-/// Writes a line to standard error, if there is one. A closed standard error is not a failure. The
-/// text can have names from a trace or from another process: it stays one line.
-pub(crate) fn say(text: Option<impl fmt::Display>) -> io::Result<()> {
-    let Some(text) = text else { return Ok(()) };
-    // The line must not mix with the progress bar.
-    crate::source::hide_progress();
-    match writeln!(io::stderr(), "{}", OneLine(text)) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use rustix::event::PollFlags;
 
 use crate::{
-    process::Kept,
+    descriptors::ClosedInChild,
     protocol::{self, HEADER, Refusal, Request},
 };
 
@@ -19,7 +19,7 @@ const CHUNK: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// Before the stream, which must not be closed while this says that it is open.
-    kept: Kept,
+    kept: ClosedInChild,
     stream: UnixStream,
     state: State,
     /// When the connection is closed, unless it has got further. `None`: it may take any time.
@@ -53,7 +53,7 @@ impl Connection {
     /// Reads a message from a stream that does not block.
     pub(crate) fn new(
         stream: UnixStream,
-        kept: Kept,
+        kept: ClosedInChild,
         port: usize,
         deadline: Option<Instant>,
     ) -> Self {
@@ -63,7 +63,7 @@ impl Connection {
     /// Writes an answer to a stream that does not block.
     pub(crate) fn answering(
         stream: UnixStream,
-        kept: Kept,
+        kept: ClosedInChild,
         answer: Vec<u8>,
         deadline: Instant,
     ) -> Self {
@@ -75,7 +75,7 @@ impl Connection {
         &self.stream
     }
 
-    pub(crate) fn into_stream(self) -> (UnixStream, Kept) {
+    pub(crate) fn into_stream(self) -> (UnixStream, ClosedInChild) {
         (self.stream, self.kept)
     }
 

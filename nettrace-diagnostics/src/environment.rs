@@ -4,8 +4,7 @@
 mod plan;
 
 use std::{
-    fmt,
-    io::{self, ErrorKind, Write as _},
+    io::ErrorKind,
     mem,
     path::{Path as FilePath, PathBuf},
     process,
@@ -30,6 +29,7 @@ pub(crate) use self::plan::{forbids_to_listen, redacted_for_client};
 use crate::{
     filters::unmatched,
     protocol::{Refusal, code},
+    standard_error::say,
     sync::{Mutex, TryLockError, lock, sleep},
 };
 
@@ -169,8 +169,6 @@ fn begin() -> Recording {
     let session = begin_session(&variables);
     let has_idle_filters = has_idle_filters(&variables);
     if session.is_some() || has_idle_filters {
-        #[cfg(unix)]
-        crate::process::accompany();
         // Without a thread it is told at the end.
         let _ = spawn(c"nettrace-check", check_names);
     }
@@ -307,10 +305,4 @@ pub(crate) fn at_exit() {
     if let Err(error) = session.finish() {
         say(format_args!("the trace {} may be incomplete: {error}", path.display()));
     }
-}
-
-/// Says something to whoever has set the environment. Nobody else would hear of it.
-pub(crate) fn say(what: fmt::Arguments<'_>) {
-    // Without a standard error there is nobody to tell.
-    let _ = writeln!(io::stderr(), "nettrace: {what}");
 }

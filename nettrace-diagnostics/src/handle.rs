@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process, time::Duration};
 
 use crate::{
-    environment::say,
+    standard_error::say,
     sync::{Arc, Condvar, Mutex, TryLockError, lock},
     transport::Waker,
 };

@@ -206,16 +206,17 @@ mod ports;
 mod protocol;
 mod rotation;
 mod sessions;
+mod standard_error;
 mod sync;
 
 #[cfg(unix)]
 mod connection;
 #[cfg(unix)]
+mod descriptors;
+#[cfg(unix)]
 mod outgoing;
 #[cfg(unix)]
 mod peer;
-#[cfg(unix)]
-mod process;
 #[cfg(unix)]
 mod server;
 #[cfg(unix)]
@@ -298,7 +299,18 @@ pub fn listen_or_warn() -> Option<Diagnostics> {
 /// ```
 #[allow(clippy::must_use_candidate, reason = "most callers want the session alone")]
 pub fn from_environment() -> Option<PathBuf> {
+    accompany_process();
     environment::start()
+}
+
+/// Has this crate called at `fork` and at `exit`. The child of a `fork` has no thread that answers,
+/// and no session of the environment.
+fn accompany_process() {
+    #[cfg(unix)]
+    nettrace_writer::companion::accompany(descriptors::close_in_child, || {
+        handle::at_exit();
+        environment::at_exit();
+    });
 }
 
 /// A process that tools can attach to. Dropping it stops nothing.
@@ -314,6 +326,7 @@ impl Diagnostics {
     fn start(options: Options) -> Result<Self, Error> {
         // Before any session, for which it holds.
         nettrace_writer::companion::redact_sessions(&options.redacted);
+        accompany_process();
         environment::start();
         let handle = match environment::forbids_to_listen() {
             true => sync::Arc::new(handle::Handle::without_server(server::path(&options))),
@@ -329,7 +342,8 @@ impl Diagnostics {
         self.handle.serves()
     }
 
-    /// The path of the socket, or of the pipe, whether or not it is there: see [`is_listening`](Self::is_listening).
+    /// The path of the socket, or of the pipe, whether or not it is there: see
+    /// [`is_listening`](Self::is_listening).
     ///
     /// ```
     /// # #[cfg(unix)] {

@@ -64,7 +64,7 @@ const RIGHTS: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)(A;;GA;;;OW)";
 
 /// What a child of a `fork` closes elsewhere. There is no `fork` here.
 #[derive(Debug)]
-pub(crate) struct Kept;
+pub(crate) struct ClosedInChild;
 
 /// A connection.
 pub(crate) type Stream = Pipe;

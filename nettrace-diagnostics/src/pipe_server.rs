@@ -18,14 +18,14 @@ use nettrace_writer::companion::spawn;
 
 use crate::{
     answer::{self, Identity},
-    environment::say,
     error::Error,
     handle::{self, EXIT_PATIENCE, Handle, Progress},
     options::Options,
-    pipe::{Event, Kept, Pipe, Waker, own_path, port_path},
+    pipe::{ClosedInChild, Event, Pipe, Waker, own_path, port_path},
     ports::{self, Delay, Ports, advertisement},
     protocol::{self, HEADER, Refusal, Request, code},
     sessions::Attached,
+    standard_error::say,
     sync::{Arc, Condvar, Mutex, lock},
 };
 
@@ -317,7 +317,7 @@ impl Server {
             state.last_id += 1;
             state.last_id
         };
-        let session = match Attached::start(id, collect, (pipe, Kept), &self.options) {
+        let session = match Attached::start(id, collect, (pipe, ClosedInChild), &self.options) {
             Ok(session) => session,
             Err(failed) => return self.answer(&failed.stream, &failed.refusal.message()),
         };

@@ -10,8 +10,8 @@ use std::{path::PathBuf, process, time::Duration};
 use nettrace_writer::companion::variable;
 
 use crate::{
-    environment::say,
     protocol,
+    standard_error::say,
     sync::{Mutex, lock},
 };
 

@@ -23,16 +23,16 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::{
     answer::{self, Identity},
     connection::{Connection, Step},
-    environment::say,
+    descriptors::ClosedInChild,
     error::Error,
     handle::{EXIT_PATIENCE, Handle, Progress},
     options::Options,
     outgoing::Outgoing,
     ports::{self, Ports},
-    process::{Kept, accompany},
     protocol::{self, Refusal, Request, code},
     sessions::Attached,
     socket::{self, Listening, Waker},
+    standard_error::say,
     sync::{Arc, mpsc},
 };
 
@@ -52,7 +52,6 @@ pub(crate) fn path(options: &Options) -> PathBuf {
 
 /// Starts a server. Returns when the process is resumed, if the environment suspends it.
 pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
-    accompany();
     nettrace_writer::metrics::observe_process();
     let path = path(&options);
     let own = Listening::new(path.clone());
@@ -90,13 +89,13 @@ pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
     Ok(handle)
 }
 
-fn keep(owner: &impl std::os::fd::AsRawFd) -> io::Result<Kept> {
-    Kept::new(owner).ok_or_else(|| io::Error::other("this process has too many listeners"))
+fn keep(owner: &impl std::os::fd::AsRawFd) -> io::Result<ClosedInChild> {
+    ClosedInChild::new(owner).ok_or_else(|| io::Error::other("this process has too many listeners"))
 }
 
 struct Server {
     /// Before the owners of the descriptors.
-    _kept: Vec<Kept>,
+    _kept: Vec<ClosedInChild>,
     handle: Arc<Handle>,
     woken: UnixStream,
     /// With the number of the port.
@@ -257,7 +256,7 @@ impl Server {
                 continue;
             }
             let Some(stream) = one.connect(self.identity.cookie, now) else { continue };
-            match Kept::new(&stream) {
+            match ClosedInChild::new(&stream) {
                 // The tool may take any time until it sends its command.
                 Some(kept) => {
                     self.connections.push(Connection::new(stream, kept, one.port, None));
@@ -363,7 +362,7 @@ impl Server {
         }
     }
 
-    fn refuse(&mut self, stream: UnixStream, kept: Kept, refusal: &Refusal) {
+    fn refuse(&mut self, stream: UnixStream, kept: ClosedInChild, refusal: &Refusal) {
         let deadline = Instant::now() + self.options.patience;
         let answer = refusal.message();
         let mut connection = Connection::answering(stream, kept, answer, deadline);
@@ -412,7 +411,7 @@ impl Server {
     }
 
     fn receive(&mut self, port: usize, stream: UnixStream) {
-        let Some(kept) = Kept::new(&stream) else { return };
+        let Some(kept) = ClosedInChild::new(&stream) else { return };
         if stream.set_nonblocking(true).is_err() {
             return;
         }

@@ -19,7 +19,7 @@ use crate::{
     options::Options,
     protocol::{self, Buffering, Collect, Provider, Refusal, SessionType, code},
     sync::{Arc, Mutex, lock, mpsc},
-    transport::{self, Kept, Stream},
+    transport::{self, ClosedInChild, Stream},
 };
 
 /// The smallest memory that a session gets, whatever the client asks for.
@@ -41,7 +41,7 @@ const RECORDER: &str = "NetTrace-FlightRecorder";
 pub(crate) struct Attached {
     pub(crate) id: u64,
     /// Before the stream, which must not be closed while this says that it is open.
-    _kept: Kept,
+    _kept: ClosedInChild,
     pub(crate) stream: Arc<Stream>,
     recording: Recording,
 }
@@ -57,7 +57,7 @@ enum Recording {
 /// The connection of a client that did not get a session.
 #[derive(Debug)]
 pub(crate) struct NotStarted {
-    pub(crate) kept: Kept,
+    pub(crate) kept: ClosedInChild,
     pub(crate) stream: Stream,
     pub(crate) refusal: Refusal,
 }
@@ -70,7 +70,7 @@ impl Attached {
     pub(crate) fn start(
         id: u64,
         collect: &Collect,
-        (stream, kept): (Stream, Kept),
+        (stream, kept): (Stream, ClosedInChild),
         options: &Options,
     ) -> Result<Self, Box<NotStarted>> {
         let redacted = match check(collect) {

@@ -28,8 +28,8 @@ use rustix::{
     net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen},
 };
 
+pub(crate) use crate::descriptors::ClosedInChild;
 use crate::error::Error;
-pub(crate) use crate::process::Kept;
 
 /// A connection.
 pub(crate) type Stream = UnixStream;

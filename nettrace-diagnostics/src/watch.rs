@@ -18,7 +18,7 @@ use rustix::fs::inotify::{
     CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init as inotify_init,
 };
 
-use crate::process::Kept;
+use crate::descriptors::ClosedInChild;
 
 /// How long a watch rests after a file appeared that is not the tool's.
 const REST: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ pub(crate) enum Seen {
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// Before the descriptor.
-    _kept: Kept,
+    _kept: ClosedInChild,
     inotify: OwnedFd,
     name: OsString,
     rests_until: Option<Instant>,
@@ -51,7 +51,7 @@ impl Watch {
     pub(crate) fn new(path: &Path) -> Option<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let inotify = inotify_init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
-        let kept = Kept::new(&inotify)?;
+        let kept = ClosedInChild::new(&inotify)?;
         let arrivals = WatchFlags::CREATE | WatchFlags::MOVED_TO;
         let ends = WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
         let folder = folder.unwrap_or(Path::new("."));

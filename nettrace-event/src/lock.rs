@@ -41,6 +41,7 @@ mod check;
 pub mod declared;
 mod text;
 mod ty;
+mod words;
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},

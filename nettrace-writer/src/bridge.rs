@@ -110,7 +110,7 @@ use crate::{
     emit::{
         self, attach, emit_any, emit_to as emit_to_sessions, lose_untyped, other_span::emit_in,
     },
-    shared::{local, sessions, watchers},
+    shared::{local, refused_types, sessions, watchers},
 };
 
 pub use nettrace_event::Made;
@@ -401,7 +401,7 @@ pub fn lose(provider: &str, level: Level, keywords: u64) -> bool {
 /// Adds a message to [`refused_types`](crate::refused_types), once: why events are
 /// [lost](lose). Sessions have it as a [warning](crate::Warning::TypeRefused).
 pub fn explain_loss(message: String) {
-    sessions::note_message(message);
+    refused_types::note_message(message);
 }
 
 /// Whether some session records events of this provider, level and keywords. Takes a lock. In a

@@ -30,7 +30,11 @@ use self::{
 use crate::{
     process::random,
     protocol::clock,
-    shared::{buffer::ThreadBuffer, local, sessions},
+    shared::{
+        buffer::ThreadBuffer,
+        local, locks, refused_types,
+        sessions::{self, handler_events},
+    },
     sync::{AtomicBool, Ordering, fence},
 };
 
@@ -58,7 +62,7 @@ pub(crate) fn register(ty: &'static EventType) -> Result<(), RegisterError> {
     let registered = sessions::register_now(ty);
     match registered {
         Ok(()) | Err(RegisterError::Busy { .. }) => {}
-        Err(error) => sessions::note_refused(error.into()),
+        Err(error) => refused_types::note_refused(error.into()),
     }
     registered
 }
@@ -71,6 +75,8 @@ pub(crate) fn attach() {
     // Acquire pairs with the release below.
     if !IS_ATTACHED.load(Ordering::Acquire) {
         USUAL_SPANS.attach();
+        static SETTLE: fn() = handler_events::settle;
+        locks::on_release(&SETTLE);
         SPAN_RECORDER.attach();
         RECORDER.attach();
         IS_ATTACHED.store(true, Ordering::Release);

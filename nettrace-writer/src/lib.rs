@@ -155,7 +155,7 @@ cfg_if::cfg_if! {
                 error::Error,
                 filter::{FilterError, ProviderFilter},
                 persistent::Recovered,
-                sessions::refused_types,
+                refused_types::refused_types,
                 stats::{Drops, LeftOut, SampledOut, SinkError, Stats},
                 warning::Warning,
             },

@@ -15,7 +15,7 @@ use std::{
 use crate::{
     TraceEvent,
     emit::{self, Emit as _},
-    shared::{local, sessions::write_out},
+    shared::{locks, sessions::write_out},
     sync::{Mutex, thread},
 };
 
@@ -123,7 +123,7 @@ fn tell_listeners(message: &str, place: &str, ends_process: bool) {
     // of the parent holds in the child of a fork.
     let patience = Duration::from_millis(100);
     let listeners = || LISTENERS.try_lock_for(patience).map(|listeners| listeners.clone());
-    let Some(Some(listeners)) = local::holding_locks(listeners) else { return };
+    let Some(Some(listeners)) = locks::holding_locks(listeners) else { return };
     for listener in listeners.iter().filter_map(Weak::upgrade) {
         listener.panicked(message, place, ends_process);
     }

@@ -69,7 +69,7 @@ use nettrace_event::{EventType, KERNEL_BIT};
 pub use crate::__register_tracepoints as register;
 use crate::{
     emit,
-    shared::{local, sampled_out::Counts, sessions, stats::SampledOut},
+    shared::{locks, sessions, slot_counters::SampledOutCounts, stats::SampledOut},
 };
 
 /// Registers event types, so that `perf` can see and record their tracepoints before the first
@@ -172,15 +172,15 @@ macro_rules! __register_tracepoints {
 /// ```
 #[must_use]
 pub fn sampled_out() -> SampledOut {
-    Counts::of(KERNEL_BIT).get()
+    SampledOutCounts::of(KERNEL_BIT).get()
 }
 
 /// Calls `f`, which takes locks. If a signal handler emits the first event of a type meanwhile, the
-/// event is noted (see [`handler_events`](crate::shared::sessions::handler_events)). Otherwise the handler
-/// would wait for ever for this thread.
+/// event is noted (see [`handler_events`](crate::shared::sessions::handler_events)). Otherwise the
+/// handler would wait for ever for this thread.
 fn holding_locks<R>(f: impl FnOnce() -> R) -> R {
     // Before the kernel can have a bit in any word.
     emit::attach();
     sessions::tracepoints_are_used();
-    local::with_locks(f)
+    locks::with_locks(f)
 }

@@ -19,7 +19,7 @@ use crate::{
     limits::Limits,
     meant,
     source::Source,
-    summary::say,
+    standard_error::say,
 };
 
 /// The targets that are no [`View`]. A new one gets a file of its own, and a line here.

@@ -8,7 +8,8 @@ use nettrace_views::viewers::{self, By, Folded, Options, View};
 use crate::{
     failure::Failure,
     limits::Limits,
-    source::{self, Source},
+    source::Source,
+    standard_error,
 };
 
 /// Reads another trace than the one that is converted, from its path. A function of the layer
@@ -94,6 +95,6 @@ fn folded(
         let mut events = limits.options().open(source)?.sorted();
         Ok(viewers::write(View::Folded, &mut events, &mut text, options)?.end?)
     })?;
-    source::hide_progress();
+    standard_error::hide_progress();
     Ok(Folded::read(&String::from_utf8_lossy(&text)))
 }

@@ -179,7 +179,7 @@ pub(crate) fn each(
     lines.finish()?;
     summary.write(options, events.trace(), events.totals(), clock)?;
     if summary.shown() == 0 {
-        crate::summary::say(filter.report(options))?;
+        crate::standard_error::say(filter.report(options))?;
     }
     Ok(end?)
 }

@@ -30,7 +30,7 @@ pub(crate) use self::{
     joined::{Blocks, Joined, Part},
     origins::Origins,
 };
-use crate::{failure::Failure, foreign, spelling::OneLine, summary::say};
+use crate::{failure::Failure, foreign, spelling::OneLine, standard_error::say};
 
 /// The traces that a command reads.
 #[derive(Debug)]

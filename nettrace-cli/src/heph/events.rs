@@ -25,7 +25,8 @@ use crate::{
     seconds::Seconds,
     source::Bytes,
     spelling::{OneLine, to_json},
-    summary::{Printed, say},
+    standard_error::say,
+    summary::Printed,
 };
 
 pub(crate) fn dump(

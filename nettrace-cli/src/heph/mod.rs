@@ -25,7 +25,7 @@ use crate::{
     limits::Limits,
     source::{self, Bytes, Meanwhile, Source},
     spelling::FileTime,
-    summary::say,
+    standard_error::say,
 };
 
 pub(crate) use self::{

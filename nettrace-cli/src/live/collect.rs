@@ -2,10 +2,9 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File},
-    io::{self, ErrorKind, IsTerminal as _, Write},
+    fs::File,
+    io::{self, IsTerminal as _, Write},
     net::SocketAddr,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -20,16 +19,11 @@ use super::{
     datagrams::{self, Receive},
     find,
     launch::Launched,
+    output_file::OutputFile,
     session::{Session, Signals},
     tell_unmatched,
 };
-use crate::{
-    convert::destination::{lock, open_stream, refuse_if_written},
-    failure::Failure,
-    file_name,
-    limits::Limits,
-    summary,
-};
+use crate::{failure::Failure, file_name, limits::Limits, standard_error};
 
 /// How much is read at a time.
 const CHUNK: usize = 64 << 10;
@@ -127,7 +121,7 @@ pub(crate) fn run(
         None => Some(default_path(&target)?),
     };
     let place = match &path {
-        Some(path) => Some(Place::find(path, options.force, options.out.is_some())?),
+        Some(path) => Some(OutputFile::find(path, options.force, options.out.is_some())?),
         None => None,
     };
     let wanted = wanted(options);
@@ -141,7 +135,10 @@ pub(crate) fn run(
     }
     let end = options.duration.map(|duration| Instant::now() + duration);
     if end.is_none() && io::stderr().is_terminal() {
-        summary::say(Some(format_args!("recording process {}; Ctrl-C ends it", target.pid)))?;
+        standard_error::say(Some(format_args!(
+            "recording process {}; Ctrl-C ends it",
+            target.pid
+        )))?;
     }
     let held = Some(Vec::new());
     let mut copied = Copied { held, place, path: path.as_deref(), file: None, out, limits };
@@ -213,7 +210,7 @@ struct Copied<'a, W: Write> {
     /// What has come so far. `None`: it is a trace.
     held: Option<Vec<u8>>,
     /// `None`: standard output, or the file is made.
-    place: Option<Place<'a>>,
+    place: Option<OutputFile<'a>>,
     path: Option<&'a Path>,
     file: Option<File>,
     out: &'a mut W,
@@ -226,7 +223,7 @@ impl<W: Write> Copied<'_, W> {
         held.extend_from_slice(bytes);
         match self.limits.options().open(&held[..]) {
             Ok(_) => {
-                self.file = self.place.take().map(Place::create).transpose()?;
+                self.file = self.place.take().map(OutputFile::create).transpose()?;
                 self.write(&held)
             }
             Err(error) => {
@@ -270,60 +267,6 @@ fn no_trace(error: &trace::Error) -> Failure {
     Failure::Process(format!("what the process sends is no trace: {error}"))
 }
 
-/// Where a trace goes.
-pub(super) enum Place<'a> {
-    /// A file with a name that nothing has yet.
-    New(&'a Path),
-    /// A file that the new one replaces.
-    Old(&'a Path),
-    /// A device or named pipe.
-    Stream(&'a Path),
-}
-
-impl<'a> Place<'a> {
-    /// A symbolic link is refused, as by sessions and conversions: in a folder that others can
-    /// write to, it would lead to a file of its maker's choice.
-    ///
-    /// A device or pipe must be named by the user. Anybody can put one where the name of a process
-    /// leads, and read there.
-    pub(super) fn find(path: &'a Path, force: bool, is_named: bool) -> Result<Self, Failure> {
-        let failed = |error| Failure::Destination(path.display().to_string(), error);
-        let refuse = |why: &'static str| Err(failed(io::Error::new(ErrorKind::AlreadyExists, why)));
-        match fs::symlink_metadata(path).map(|metadata| metadata.file_type()) {
-            Ok(kind) if kind.is_symlink() => refuse("it is a symbolic link; name its target"),
-            Ok(kind) if kind.is_dir() => refuse("it is a directory"),
-            Ok(kind) if !kind.is_file() && is_named => Ok(Self::Stream(path)),
-            Ok(kind) if !kind.is_file() => refuse("it is no file"),
-            Ok(_) if force => {
-                refuse_if_written(path).map_err(failed)?;
-                Ok(Self::Old(path))
-            }
-            Ok(_) => refuse("it exists; --force replaces it"),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::New(path)),
-            Err(error) => Err(failed(error)),
-        }
-    }
-
-    pub(super) fn create(self) -> Result<File, Failure> {
-        let (Self::New(path) | Self::Old(path) | Self::Stream(path)) = self;
-        let mut options = File::options();
-        options.write(true);
-        let made = match self {
-            Self::Stream(_) => open_stream(path),
-            Self::New(_) => options.create_new(true).mode(0o600).open(path),
-            // A file of its own: the old one may be open to others, or have other names.
-            Self::Old(_) => refuse_if_written(path)
-                .and_then(|()| fs::remove_file(path))
-                .and_then(|()| options.create_new(true).mode(0o600).open(path)),
-        };
-        if let (Self::New(_) | Self::Old(_), Ok(file)) = (&self, &made) {
-            // A file system without locks has no one to ask for one, either.
-            let _ = lock(file);
-        }
-        made.map_err(|error| Failure::Destination(path.display().to_string(), error))
-    }
-}
-
 /// Says what is in the file. It is an error if the trace breaks off, or if the past was asked for
 /// and the process does not know what that is.
 fn report(path: &Path, has_past: bool, has_names: bool, limits: Limits) -> Result<(), Failure> {
@@ -334,20 +277,24 @@ fn report(path: &Path, has_past: bool, has_names: bool, limits: Limits) -> Resul
     reader.read_to_end()?;
     let (events, lost) = (reader.totals().events, reader.totals().lost);
     if !has_names && has_runtime_alone(reader.metadata()) {
-        summary::say(Some(
+        standard_error::say(Some(
             "no source of the program's own has an event: a runtime of .NET can leave those out of \
              a session of all providers that the program makes when it has begun; name them by \
              --providers",
         ))?;
     }
     if !has_past {
-        return Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost")))?);
+        return Ok(standard_error::say(Some(format_args!(
+            "{name}: {events} events, {lost} lost"
+        )))?);
     }
     if reader.trace().events_before().is_none() {
         let words = "the process knows of no flight recorder, and has sent nothing of the past";
         return Err(Failure::Process(words.to_owned()));
     }
-    Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost or before these")))?)
+    Ok(standard_error::say(Some(format_args!(
+        "{name}: {events} events, {lost} lost or before these"
+    )))?)
 }
 
 /// Whether a trace is of a runtime of .NET, and has only event types of that.

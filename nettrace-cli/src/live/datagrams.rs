@@ -15,8 +15,8 @@ use rustix::{
     net::sockopt,
 };
 
-use super::{collect::Place, session::Signals};
-use crate::{failure::Failure, summary::say};
+use super::{output_file::OutputFile, session::Signals};
+use crate::{failure::Failure, standard_error::say};
 
 /// For how many others a packet waits that came before its turn.
 const WINDOW: usize = 1 << 10;
@@ -64,7 +64,7 @@ pub(super) fn run(
         None => Some(PathBuf::from(format!("udp-{}.heph", here.port()))),
     };
     let is_named = wanted.out.is_some();
-    let place = path.as_deref().map(|path| Place::find(path, wanted.force, is_named));
+    let place = path.as_deref().map(|path| OutputFile::find(path, wanted.force, is_named));
     let mut place = place.transpose()?;
     say(Some(format_args!("receiving at {here}; Ctrl-C ends it")))?;
 

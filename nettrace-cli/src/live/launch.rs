@@ -10,7 +10,7 @@ use std::{
 use nettrace_diagnostics::client::Target;
 
 use super::session::Signals;
-use crate::{failure::Failure, summary};
+use crate::{failure::Failure, standard_error};
 
 /// The variable by which a process waits at its own socket until a tool resumes it.
 const SUSPEND: &str = "DOTNET_DefaultDiagnosticPortSuspend";
@@ -81,7 +81,9 @@ impl Launched {
             }
             if is_silent && begun.elapsed() > SILENCE {
                 is_silent = false;
-                summary::say(Some(format_args!("{name} does not listen yet; waiting for it")))?;
+                standard_error::say(Some(format_args!(
+                    "{name} does not listen yet; waiting for it"
+                )))?;
             }
             if signals.wait(PAUSE)? {
                 return Err(Failure::Process(format!("{name} has not listened so far")));

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     dump::each, failure::Failure, filter::FilterOptions, limits::Limits, output::Output,
-    source::Source, summary::say,
+    source::Source, standard_error::say,
 };
 
 /// What to show, of which process, and how.

@@ -22,7 +22,7 @@ use crate::{
     failure::Failure,
     limits::Limits,
     spelling::{self, OneLine},
-    summary,
+    standard_error,
 };
 
 /// What to watch, of which process, and how it is shown.
@@ -193,7 +193,7 @@ pub(crate) fn run(
         _ => unmatched(&target, &wanted, &live),
     };
     if options.json || matches!(Out::of_stdout(), Out::Lines) {
-        notes.drain(..).try_for_each(|note| summary::say(Some(note)))?;
+        notes.drain(..).try_for_each(|note| standard_error::say(Some(note)))?;
     }
     let watch = Watch {
         target: &target,

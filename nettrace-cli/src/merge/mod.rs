@@ -39,7 +39,7 @@ use crate::{
     heph,
     limits::Limits,
     source::{self, Bytes, Meanwhile, Source},
-    summary::say,
+    standard_error::say,
 };
 
 /// The bytes of the merged stream. They are made while they are read.

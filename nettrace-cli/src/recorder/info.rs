@@ -17,7 +17,7 @@ use crate::{
     failure::Failure,
     info::{InfoOptions, MOST_ROWS, write_json},
     spelling::OneLine,
-    summary::say,
+    standard_error::say,
 };
 
 /// What is shown of a recorder file.

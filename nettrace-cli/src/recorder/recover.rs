@@ -16,7 +16,7 @@ use crate::{
     limits::Limits,
     merge,
     spelling::OneLine,
-    summary::say,
+    standard_error::say,
 };
 
 /// Options of `recover`.

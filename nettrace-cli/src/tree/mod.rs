@@ -32,7 +32,7 @@ use crate::{
     seconds::Seconds,
     source::Source,
     spelling,
-    summary::say,
+    standard_error::say,
     tree::{
         forest::{Edge, Flow, Forest, Span, Step},
         order::Trees,

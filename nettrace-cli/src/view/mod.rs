@@ -18,7 +18,7 @@ use crate::{
     limits::Limits,
     report::{self, Content},
     source::Source,
-    summary::say,
+    standard_error::say,
 };
 
 use self::serve::Server;

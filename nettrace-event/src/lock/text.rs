@@ -10,7 +10,7 @@ use core::fmt::{self, Write as _};
 use crate::{
     lock::{
         Catalogue, Event, Field,
-        ty::{Name, is_of_word},
+        words::{Name, is_of_word, name, quoted},
     },
     schema::Level,
 };
@@ -138,41 +138,6 @@ pub(super) fn level(number: u8) -> String {
 
 fn parse_level(text: &str) -> Option<u8> {
     (0..=5).find(|number| level(*number) == text).or_else(|| text.parse().ok())
-}
-
-/// Reads a text in quotes, with the escapes of `Debug`. Returns it, and what is behind it.
-pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
-    let mut read = String::new();
-    let mut rest = text.strip_prefix('"')?.chars();
-    loop {
-        match rest.next()? {
-            '"' => return Some((read, rest.as_str())),
-            '\\' => read.push(match rest.next()? {
-                'n' => '\n',
-                'r' => '\r',
-                't' => '\t',
-                '0' => '\0',
-                'u' => {
-                    let (digits, after) = rest.as_str().strip_prefix('{')?.split_once('}')?;
-                    rest = after.chars();
-                    char::from_u32(u32::from_str_radix(digits, 16).ok()?)?
-                }
-                other => other,
-            }),
-            other => read.push(other),
-        }
-    }
-}
-
-/// A name, and what is behind it.
-fn name(text: &str) -> Option<(String, &str)> {
-    if text.starts_with('"') {
-        let (name, rest) = quoted(text)?;
-        return Some((name, rest.trim_start()));
-    }
-    let len = text.bytes().take_while(|byte| is_of_word(*byte)).count();
-    let (name, rest) = text.split_at(len);
-    (len > 0).then(|| (name.to_string(), rest.trim_start()))
 }
 
 /// The whole text is a name, or a text in quotes.

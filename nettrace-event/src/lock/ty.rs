@@ -7,7 +7,10 @@ use alloc::{
 };
 use core::fmt;
 
-use crate::lock::Field;
+use crate::lock::{
+    Field,
+    words::{Name, is_of_word, quoted},
+};
 
 /// The type of a field.
 ///
@@ -125,20 +128,6 @@ impl fmt::Display for Type {
     }
 }
 
-/// A name as the text has it: with quotes, unless it is a word.
-pub(super) struct Name<'a>(pub(super) &'a str);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_word = !self.0.is_empty() && self.0.bytes().all(is_of_word);
-        if is_word { f.write_str(self.0) } else { write!(f, "{:?}", self.0) }
-    }
-}
-
-pub(super) fn is_of_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/' | b'%')
-}
-
 /// How deep types may be within each other.
 const DEEPEST: u32 = 64;
 
@@ -187,7 +176,7 @@ impl<'a> Parser<'a> {
         if !self.rest.starts_with('"') {
             return self.word().map(str::to_string);
         }
-        let (name, rest) = super::text::quoted(self.rest).ok_or_else(|| self.expected("a name"))?;
+        let (name, rest) = quoted(self.rest).ok_or_else(|| self.expected("a name"))?;
         self.rest = rest.trim_start();
         Ok(name)
     }

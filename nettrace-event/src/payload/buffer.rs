@@ -4,7 +4,10 @@
 use alloc::vec::Vec;
 use core::{error, fmt};
 
-use super::{MAX_ELEMENTS, MAX_PAYLOAD, text};
+use super::{
+    MAX_ELEMENTS, MAX_PAYLOAD,
+    text::{utf16_len, write_utf16},
+};
 
 /// Why an event is refused as a whole: the format cannot hold its payload.
 ///
@@ -100,7 +103,7 @@ pub trait Buffer {
     /// Appends text as little-endian UTF-16. A NUL becomes U+FFFD. Refuses the event if readers
     /// cannot take that much text.
     fn put_utf16(&mut self, text: &str, bounds: TextBounds) {
-        text::put_utf16(self, text, bounds);
+        put_utf16(self, text, bounds);
     }
     /// The number of bytes appended so far. Meaningless after an overflow.
     fn len(&self) -> usize;
@@ -155,6 +158,40 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
     #[inline]
     fn fail(&mut self, reason: Refusal) {
         (**self).fail(reason);
+    }
+}
+
+/// Appends a text as [`Buffer::put_utf16`] does, by the other methods of a buffer.
+///
+/// ```
+/// use nettrace_event::payload::{TextBounds, VecBuffer, put_utf16};
+///
+/// let mut buffer = VecBuffer::new();
+/// put_utf16(&mut buffer, "\u{e9}\0", TextBounds::Counted);
+/// assert_eq!(buffer.bytes, [2, 0, 0xe9, 0, 0xfd, 0xff]);
+/// ```
+pub fn put_utf16(buffer: &mut (impl Buffer + ?Sized), text: &str, bounds: TextBounds) {
+    // Compilers turn this into vector instructions, and not a search that may end early.
+    let is_plain = text.bytes().fold(true, |plain, byte| plain & (byte.is_ascii() && byte != 0));
+    let units = if is_plain { text.len() } else { utf16_len(text) };
+    if units > MAX_ELEMENTS {
+        buffer.fail(Refusal::TooManyElements);
+        return;
+    }
+    if bounds == TextBounds::Counted {
+        buffer.put(&(units as u16).to_le_bytes());
+    }
+    if let Some(out) = buffer.space(2 * units) {
+        if is_plain {
+            text.bytes().zip(out.chunks_exact_mut(2)).for_each(|(byte, to)| {
+                to.copy_from_slice(&u16::from(byte).to_le_bytes());
+            });
+        } else {
+            write_utf16(text, out);
+        }
+    }
+    if bounds == TextBounds::Terminated {
+        buffer.put(&[0; 2]);
     }
 }
 

@@ -14,10 +14,9 @@ mod widen;
 #[cfg(feature = "alloc")]
 pub use self::buffer::VecBuffer;
 pub use self::{
-    buffer::{Buffer, Refusal, TextBounds},
+    buffer::{Buffer, Refusal, TextBounds, put_utf16},
     encoder::NetTraceEncoder,
     slice::{Encoded, SliceBuffer},
-    text::put_utf16,
 };
 
 /// The most bytes that an event's payload can have.

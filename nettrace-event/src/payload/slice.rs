@@ -10,12 +10,9 @@
 //!   it has the bits [`FAILED`] and below in addition.
 #![allow(unsafe_code, reason = "B1")]
 
+use super::buffer::{self, Buffer, Refusal, TextBounds};
 #[cfg(any(target_feature = "sse2", all(target_feature = "neon", target_endian = "little")))]
 use super::widen;
-use super::{
-    buffer::{Buffer, Refusal, TextBounds},
-    text,
-};
 
 /// Writes into a slice, and never outside of it.
 ///
@@ -211,6 +208,6 @@ fn put_long_utf16(out: &mut [u8], at: usize, text: &str) -> usize {
 #[inline(never)]
 fn put_utf16(out: &mut [u8], at: usize, text: &str, bounds: TextBounds) -> usize {
     let mut out = SliceBuffer { bytes: out, at };
-    text::put_utf16(&mut out, text, bounds);
+    buffer::put_utf16(&mut out, text, bounds);
     out.at
 }

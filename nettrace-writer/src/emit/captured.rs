@@ -7,7 +7,7 @@ use nettrace_event::{
 use nettrace_span::frames::{self, InForce};
 
 use crate::shared::{
-    local,
+    locks,
     sessions::captures::{self, Emitted},
 };
 
@@ -21,7 +21,7 @@ pub(super) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {
     let is_late = || ty.schema().key_values.contains(&keys::LATE);
     if word & captures::bit() != 0 && number != 0 && !is_late() {
         let Some(payload) = payload(event) else { return };
-        local::holding_locks(|| {
+        locks::holding_locks(|| {
             let labels = frames::with_current(|_, current| match current {
                 InForce::Span(_, labels) | InForce::Labels(labels) => labels.to_vec(),
             });
@@ -34,11 +34,11 @@ pub(super) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {
 /// The payload of an event. `None` for an event that the thread emits while it takes another one:
 /// that of a signal handler, or of an allocator that emits.
 fn payload(event: &dyn AnyEvent) -> Option<Result<Vec<u8>, Refusal>> {
-    let mut bytes = local::holding_locks(|| vec![0; USUAL])?;
+    let mut bytes = locks::holding_locks(|| vec![0; USUAL])?;
     // Without a lock, because an event may emit others while it is encoded.
     let mut encoded = event.encode_into(&mut bytes, 0);
     if encoded.size().is_none() && encoded.refusal().is_none() {
-        local::holding_locks(|| bytes.resize(MAX_PAYLOAD, 0))?;
+        locks::holding_locks(|| bytes.resize(MAX_PAYLOAD, 0))?;
         encoded = event.encode_into(&mut bytes, 0);
     }
     if let Some(refusal) = encoded.refusal() {

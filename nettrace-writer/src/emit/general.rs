@@ -23,7 +23,7 @@ use crate::{
     shared::{
         buffer::ThreadBuffer,
         local::{self, Attached},
-        sessions,
+        locks, sessions,
     },
 };
 
@@ -154,7 +154,7 @@ fn attach(slot: u32) -> (Attached, bool) {
     let mut has_waited = false;
     while let Attached::Full(session) = attached {
         has_waited = true;
-        local::holding_locks(|| session.wait_for_room());
+        locks::holding_locks(|| session.wait_for_room());
         attached = local::attach_after_wait(&session);
     }
     (attached, has_waited)

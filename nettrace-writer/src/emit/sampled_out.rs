@@ -3,7 +3,7 @@
 
 use nettrace_event::{EventType, KERNEL_BIT, LOST_BIT, Level, NOT_REGISTERED, role::Role};
 
-use crate::shared::{local, sampled_out::Counts, sessions};
+use crate::shared::{local, sessions, slot_counters::SampledOutCounts};
 
 /// Leaves an event out, and counts it for everybody who listens. Returns `false` if the event is to
 /// be recorded: it tells of an error, and not of a span.
@@ -40,7 +40,7 @@ fn count(mut word: u32, kind: usize) {
         word &= word - 1;
         let buffer = local::buffer(slot).filter(|_| slot != KERNEL_BIT);
         if !buffer.is_some_and(|buffer| buffer.record.leave_out(kind)) {
-            Counts::of(slot).add(kind);
+            SampledOutCounts::of(slot).add(kind);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
         record::{Reason, Record},
         row::{self, Escape},
     },
-    shared::{buffer::ThreadBuffer, local, on_full::OnFull},
+    shared::{buffer::ThreadBuffer, local, locks, on_full::OnFull},
 };
 
 /// Why a row was not written.
@@ -72,7 +72,7 @@ pub(super) fn record_slowly(
         has_waited = true;
         record.wait_begins();
         record.end();
-        local::holding_locks(|| session.wait_for_room());
+        locks::holding_locks(|| session.wait_for_room());
         if !begin(record) {
             record.refuse_nested();
             return Outcome::Done;

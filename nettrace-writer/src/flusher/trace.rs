@@ -34,7 +34,7 @@ use crate::{
         pool::Pool,
         row::{Escape, EscapeBytes},
     },
-    shared::{Shared, sessions::Met, trace_ids::Ids},
+    shared::{Shared, known_types::KnownType, trace_ids::Ids},
 };
 
 /// Rows do not name a processor.
@@ -288,17 +288,18 @@ impl Trace {
     ) -> Result<(), FormatError> {
         let mut types = Vec::new();
         let (defined, changes) = (&mut self.defined, &mut self.changes);
-        self.known_types = session.met_since(self.known_types, |Met { ty, schema }| {
-            let index = ty.index() as usize;
-            if defined.len() <= index {
-                defined.resize(index + 1, false);
-            }
-            // No session records a type that its format cannot describe (see `sessions`).
-            if !std::mem::replace(&mut defined[index], true) && session.describes(ty).is_ok() {
-                types.push((ty.index(), schema));
-                changes.push(Change::Type(index));
-            }
-        });
+        self.known_types =
+            session.known_types_since(self.known_types, |KnownType { ty, schema }| {
+                let index = ty.index() as usize;
+                if defined.len() <= index {
+                    defined.resize(index + 1, false);
+                }
+                // No session records a type that its format cannot describe (see `sessions`).
+                if !std::mem::replace(&mut defined[index], true) && session.describes(ty).is_ok() {
+                    types.push((ty.index(), schema));
+                    changes.push(Change::Type(index));
+                }
+            });
         if !types.is_empty() {
             out.own(|out| self.stream.define(&types, out))?;
             self.end_block(0, out);

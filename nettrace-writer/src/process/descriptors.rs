@@ -2,10 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::{
-    process::handlers,
-    sync::{AtomicI32, Ordering},
-};
+use crate::sync::{AtomicI32, Ordering};
 
 /// More than the files that a process writes at a time. What exceeds it stays open in a child.
 const MOST: usize = 128;
@@ -15,12 +12,11 @@ static DESCRIPTORS: [AtomicI32; MOST] = [const { AtomicI32::new(-1) }; MOST];
 
 /// A place of a descriptor that a child closes.
 #[derive(Debug)]
-pub(crate) struct Entry(&'static AtomicI32);
+pub(crate) struct ClosedInChild(&'static AtomicI32);
 
-impl Entry {
+impl ClosedInChild {
     /// `None`: there was no place, and a child does not close its copy.
-    pub(crate) fn of(descriptor: RawFd) -> Option<Self> {
-        handlers::install();
+    pub(super) fn of(descriptor: RawFd) -> Option<Self> {
         // Nothing depends on the order: a process has a single thread when its handler runs.
         let is_free = |place: &&AtomicI32| {
             place.compare_exchange(-1, descriptor, Ordering::Relaxed, Ordering::Relaxed).is_ok()

@@ -3,10 +3,13 @@
 //! Invariant H1: [`SESSIONS`] is null or comes from a `&'static Handlers`.
 #![allow(unsafe_code, reason = "the registration of handlers; H1")]
 
-use std::{panic::catch_unwind, ptr, sync::OnceLock};
+use std::{os::fd::RawFd, panic::catch_unwind, ptr, sync::OnceLock};
 
 use crate::{
-    process::{GENERATION, descriptors},
+    process::{
+        GENERATION,
+        descriptors::{self, ClosedInChild},
+    },
     protocol::clock,
     sync::{AtomicBool, AtomicPtr, Ordering},
 };
@@ -46,7 +49,7 @@ pub(crate) fn install_for_sessions(handlers: &'static Handlers) {
 ///
 /// Several threads may do so at once, and the handlers may then be called several times, which does
 /// no harm.
-pub(crate) fn install() {
+fn install() {
     static ARE_INSTALLED: AtomicBool = AtomicBool::new(false);
     // Acquire pairs with the release below: the handlers were registered before.
     if ARE_INSTALLED.load(Ordering::Acquire) {
@@ -57,6 +60,13 @@ pub(crate) fn install() {
     // SAFETY: the handler may run at exit: it sends messages and waits a bounded time.
     unsafe { libc::atexit(at_exit) };
     ARE_INSTALLED.store(true, Ordering::Release);
+}
+
+/// Has the child of each `fork` close a descriptor. `None`: there was no place, and a child does not
+/// close its copy.
+pub(crate) fn close_in_child(descriptor: RawFd) -> Option<ClosedInChild> {
+    install();
+    ClosedInChild::of(descriptor)
 }
 
 /// The handlers of the sessions, if there have been any.

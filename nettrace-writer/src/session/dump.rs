@@ -8,7 +8,7 @@ use crate::{
         Session,
         triggers::control::{DumpCounts, Trigger},
     },
-    shared::{error::Error, local},
+    shared::{error::Error, locks},
     sink::{
         Sink,
         ring::{Dump, Past},
@@ -124,7 +124,7 @@ impl Session {
     #[must_use]
     pub fn dump_counts(&self) -> DumpCounts {
         let watch = self.inner.watch.as_ref();
-        let counts = watch.and_then(|watch| local::holding_locks(|| watch.control.counts()));
+        let counts = watch.and_then(|watch| locks::holding_locks(|| watch.control.counts()));
         counts.unwrap_or_default()
     }
 }

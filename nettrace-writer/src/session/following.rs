@@ -14,7 +14,7 @@ use crate::{
         Shared,
         channel::{self, Receiver},
         error::Error,
-        local, sessions,
+        locks, sessions,
     },
     sink::{
         Sink,
@@ -76,7 +76,7 @@ impl FlightRecorder {
     /// See [`FlightRecorder`] for an example.
     #[must_use]
     pub fn find() -> Option<Self> {
-        let mut live = local::holding_locks(sessions::live)?;
+        let mut live = locks::holding_locks(sessions::live)?;
         live.sort_by_key(|(begun, _)| *begun);
         live.into_iter().find_map(|(_, shared)| {
             let recorder = Recorder { ring: shared.ring.upgrade()?, shared };
@@ -112,7 +112,7 @@ impl FlightRecorder {
             return Err(Error::Forked);
         }
         let Recorder { ring, shared } = &self.recorder;
-        let followed = local::holding_locks(|| ring.follow(past));
+        let followed = locks::holding_locks(|| ring.follow(past));
         let (snapshot, follower) = followed.ok_or(Error::InSignalHandler)?.map_err(Error::Sink)?;
         let dump = Follower::begin(&snapshot, &mut sink).map_err(Error::Sink)?;
         let queue = follower.queue();

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     emit,
     session::{Session, builder::SessionBuilder},
-    shared::{local, sessions, warning},
+    shared::{locks, sessions, warning},
 };
 
 /// Whether this process records as its author meant. See [`health`].
@@ -54,9 +54,9 @@ impl fmt::Display for Health {
 #[must_use]
 pub fn health() -> Health {
     let mut problems = sessions::problems();
-    let live = local::holding_locks(sessions::live).unwrap_or_default();
+    let live = locks::holding_locks(sessions::live).unwrap_or_default();
     for (_, session) in &live {
-        let warnings = local::holding_locks(|| warning::warnings(session)).unwrap_or_default();
+        let warnings = locks::holding_locks(|| warning::warnings(session)).unwrap_or_default();
         for warning in warnings.iter().map(ToString::to_string) {
             if !problems.contains(&warning) {
                 problems.push(warning);

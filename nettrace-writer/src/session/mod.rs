@@ -31,7 +31,7 @@ use crate::{
         channel::{self, Missing, Receiver},
         error::Error,
         filter::ProviderFilter,
-        local,
+        locks,
         persistent::Recovered,
         sessions::{self, Slot},
         stats::Stats,
@@ -100,7 +100,7 @@ struct Inner {
 /// not ask for that.
 fn flush(shared: &Shared) -> Result<(), Error> {
     let (done, answer) = channel::bounded(1);
-    local::holding_locks(|| {
+    locks::holding_locks(|| {
         let sent = shared.send(Command::Flush(done));
         let answer = sent.then(|| answer.recv().ok()).flatten().ok_or(Error::FlusherDied)?;
         answer.map_or(Ok(()), Err)
@@ -172,6 +172,7 @@ impl Session {
         let ring = builder.output.ring.take();
         shared.ring = ring.as_ref().map_or_else(Weak::new, Arc::downgrade);
         shared.redactions = builder.redactions.known;
+        sessions::known_types(slot.number()).into_iter().for_each(|it| shared.add_known_type(it));
         let shared = Arc::new(shared);
         // The thread comes first: if there can be none, the sink is not started, and makes no file.
         let (reporter, report) = channel::bounded(1);
@@ -333,7 +334,7 @@ impl Session {
         if !self.inner.slot.is_ours() {
             return Vec::new();
         }
-        local::holding_locks(|| warning::warnings(&self.inner.shared)).unwrap_or_default()
+        locks::holding_locks(|| warning::warnings(&self.inner.shared)).unwrap_or_default()
     }
 
     /// The counts so far. While events are being emitted, the counts are taken at slightly
@@ -471,7 +472,7 @@ fn check(builder: &mut SessionBuilder) -> Result<Layout, Error> {
 
 /// Says which filters of a variable have selected nothing. The session is about to end.
 fn tell_idle_filters(variable: &str, session: &Shared) {
-    for warning in local::holding_locks(|| warning::warnings(session)).unwrap_or_default() {
+    for warning in locks::holding_locks(|| warning::warnings(session)).unwrap_or_default() {
         let is_idle = match &warning {
             // A program that has emitted nothing yet has said nothing of its providers.
             Warning::UnknownProvider { known, .. } => !known.is_empty(),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::SystemTime};
 use crate::{
     protocol::clock::Stopwatch,
     session::flush,
-    shared::{Shared, error::Error, local},
+    shared::{Shared, error::Error, locks},
     sink::{
         Sink,
         ring::{Dump, Past, Ring},
@@ -35,7 +35,7 @@ impl Recorder {
             Past::Last(time) => Past::Last(time.saturating_add(since.elapsed())),
             past => past,
         };
-        let snapshot = local::holding_locks(|| self.ring.snapshot(past));
+        let snapshot = locks::holding_locks(|| self.ring.snapshot(past));
         let snapshot = snapshot.ok_or(Error::InSignalHandler)?.map_err(Error::Sink)?;
         snapshot.write(sink, key_values, asked).map_err(Error::Sink)
     }

@@ -40,9 +40,11 @@ use crate::{
     shared::{
         NoBuffer, Shared,
         buffer::{BufferRef, ThreadBuffer},
-        sessions::{self, handler_events},
+        locks::{self, holding_locks},
+        sessions,
+        slot_counters::UNPLACED,
     },
-    sync::{Ordering, compiler_fence, thread},
+    sync::{Ordering, compiler_fence},
 };
 
 /// The result of [`attach`].
@@ -97,9 +99,6 @@ fn current_pointer() -> *const ThreadBuffer {
 thread_local! {
     static BUFFERS: [Cell<*const ThreadBuffer>; SLOTS] =
         const { [const { Cell::new(ptr::null()) }; SLOTS] };
-    /// The thread is taking locks of this crate: a signal handler that emits now must not take
-    /// them.
-    static HOLDS_LOCKS: Cell<bool> = const { Cell::new(false) };
     /// The thread is a session's flusher: it never waits for room.
     static IS_FLUSHER: Cell<bool> = const { Cell::new(false) };
     /// The last two buffers that were detached.
@@ -241,30 +240,7 @@ pub(crate) fn is_flusher() -> bool {
 /// Whether this thread may wait for room. The thread that makes room must not, nor a signal handler
 /// that interrupted a wait.
 pub(crate) fn may_wait() -> bool {
-    !IS_FLUSHER.get() && !HOLDS_LOCKS.get()
-}
-
-/// Calls `f`, which takes locks. Returns `None` without a call if this is a signal handler that
-/// interrupted such a call: the thread would wait for ever for a lock that it holds.
-pub(crate) fn holding_locks<R>(f: impl FnOnce() -> R) -> Option<R> {
-    (!HOLDS_LOCKS.get()).then(|| with_locks(f))
-}
-
-/// [`holding_locks`] for a call that must not be left out. The thread must hold none of the same
-/// locks.
-pub(crate) fn with_locks<R>(f: impl FnOnce() -> R) -> R {
-    /// Also runs if `f` unwinds.
-    struct Release;
-    impl Drop for Release {
-        fn drop(&mut self) {
-            HOLDS_LOCKS.set(false);
-            if !thread::panicking() {
-                handler_events::settle();
-            }
-        }
-    }
-    let _release = (!HOLDS_LOCKS.replace(true)).then_some(Release);
-    f()
+    !IS_FLUSHER.get() && !locks::are_held()
 }
 
 /// Gives the thread a buffer for the session in a slot. `can_wait` says whether the event can wait
@@ -284,7 +260,7 @@ pub(crate) fn attach(slot: u32, can_wait: bool) -> Attached {
         }
     });
     attached.unwrap_or_else(|| {
-        sessions::UNPLACED[slot as usize % SLOTS].fetch_add(1, Ordering::Relaxed);
+        UNPLACED[slot as usize % SLOTS].fetch_add(1, Ordering::Relaxed);
         Attached::No
     })
 }
@@ -402,5 +378,5 @@ pub(crate) fn forget_all() {
         std::mem::forget(take(slot));
     }
     STALE.with(|stale| stale.iter().for_each(|buffer| buffer.set(ptr::null())));
-    HOLDS_LOCKS.set(false);
+    locks::forget();
 }

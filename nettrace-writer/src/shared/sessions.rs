@@ -21,12 +21,8 @@
 //! of one write, are missing. A panic that aborts does what `exit` does, if
 //! [panics are recorded](crate::record_panics).
 //!
-//! Invariants:
-//!
-//! - S1: [`TABLE`] is null or points to a leaked `Mutex<Table>`, which is never freed.
-//! - S2: [`REFUSED`] and the `next` of each entry are null or point to a leaked `Refused`, which is
-//!   never freed.
-#![allow(unsafe_code, reason = "S1, S2")]
+//! Invariant S1: [`TABLE`] is null or points to a leaked `Mutex<Table>`, which is never freed.
+#![allow(unsafe_code, reason = "S1")]
 
 use std::{ptr, sync::Arc};
 
@@ -41,21 +37,22 @@ pub(crate) mod captures;
 pub(crate) mod handler_events;
 #[cfg(unix)]
 mod handlers;
-mod met;
 pub(crate) mod write_out;
-
-pub(crate) use self::met::Met;
-use self::met::MetTypes;
 
 use crate::{
     process::generation,
-    shared::{Shared, error::Error, filter::ProviderFilter, local, sampled_out::Counts, watchers},
-    sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, Ordering},
+    shared::{
+        Shared,
+        error::Error,
+        filter::ProviderFilter,
+        known_types::{KnownType, KnownTypes},
+        locks::holding_locks,
+        refused_types::note_refused,
+        slot_counters::{SampledOutCounts, UNPLACED},
+        watchers,
+    },
+    sync::{AtomicPtr, AtomicU32, Mutex, Ordering},
 };
-
-/// Events that no thread can be named for, by slot.
-pub(crate) static UNPLACED: [AtomicU64; SESSION_BITS as usize + 1] =
-    [const { AtomicU64::new(0) }; SESSION_BITS as usize + 1];
 
 static TABLE: AtomicPtr<Mutex<Table>> = AtomicPtr::new(ptr::null_mut());
 /// Bit of [`LISTENERS`], which otherwise counts the sessions that listen: the program uses
@@ -76,7 +73,7 @@ struct Table {
     /// Slots that are taken. Their session need not listen: it may not have begun yet, or may have
     /// stopped.
     reserved: u32,
-    met: MetTypes,
+    known_types: KnownTypes,
     /// What did not start, the oldest first.
     problems: Vec<String>,
     #[cfg(feature = "testing")]
@@ -115,8 +112,8 @@ impl Table {
             note_refused(error.into());
             return (0, bit);
         }
-        if let Some(met) = self.met.hear(session.slot, ty) {
-            session.meet(met);
+        if let Some(known) = self.known_types.add(session.slot, ty) {
+            session.add_known_type(known);
         }
         (bit, 0)
     }
@@ -150,14 +147,14 @@ pub(crate) struct Slot {
 impl Slot {
     /// Takes a free slot. `attach` says what records events.
     pub(crate) fn take(attach: fn()) -> Result<Self, Error> {
-        local::holding_locks(|| prepare_process(attach));
-        local::holding_locks(Self::take_free).unwrap_or(Err(Error::InSignalHandler))
+        holding_locks(|| prepare_process(attach));
+        holding_locks(Self::take_free).unwrap_or(Err(Error::InSignalHandler))
     }
 
     fn take_free() -> Result<Self, Error> {
         let number = table().lock().reserve()?;
         UNPLACED[number as usize].store(0, Ordering::Relaxed);
-        Counts::of(number).reset();
+        SampledOutCounts::of(number).reset();
         Ok(Self { number, generation: generation() })
     }
 
@@ -172,7 +169,7 @@ impl Slot {
 
     /// Makes the session listen to the types that it records.
     pub(crate) fn listen(&self, session: &Arc<Shared>) {
-        local::holding_locks(|| {
+        holding_locks(|| {
             let mut table = table().lock();
             LISTENERS.fetch_add(1, Ordering::Relaxed);
             table.slots[self.number as usize] = Some(Arc::clone(session));
@@ -193,12 +190,12 @@ impl Slot {
     /// Makes `exit` stop waiting for the session, which has stopped listening. Nobody can tell when
     /// its sink returns.
     pub(crate) fn give_up(&self) {
-        drop(local::holding_locks(|| table().lock().ending[self.number as usize].take()));
+        drop(holding_locks(|| table().lock().ending[self.number as usize].take()));
     }
 }
 
 fn hush(slot: u32) {
-    let has_listened = local::holding_locks(|| {
+    let has_listened = holding_locks(|| {
         let mut table = table().lock();
         let session = table.slots[slot as usize].take();
         let has_listened = session.is_some();
@@ -245,13 +242,13 @@ pub(crate) fn is_wanted(provider: &str, level: Level, keywords: u64) -> bool {
         let selects = |session: &Arc<Shared>| session.selects(provider, level, keywords);
         table.captures() != 0 || table.slots.iter().flatten().any(selects)
     };
-    local::holding_locks(is_wanted).unwrap_or(true)
+    holding_locks(is_wanted).unwrap_or(true)
 }
 
 /// The slots of the sessions that record events of this provider, level and keywords, as bits.
 /// `None`: this is a signal handler that interrupted the taking of locks.
 pub(crate) fn wanting(provider: &str, level: Level, keywords: u64) -> Option<u32> {
-    local::holding_locks(|| {
+    holding_locks(|| {
         let table = table().lock();
         let sessions = table.slots.iter().flatten();
         let wanting = sessions.filter(|session| session.selects(provider, level, keywords));
@@ -275,7 +272,7 @@ pub(crate) fn max_level() -> Option<Level> {
         let levels = table.slots.iter().flatten().map(|session| session.max_level());
         levels.chain([of_captures]).flatten().max()
     };
-    local::holding_locks(max_level).unwrap_or(Some(Level::new(u8::MAX)))
+    holding_locks(max_level).unwrap_or(Some(Level::new(u8::MAX)))
 }
 
 /// Every type whose word sessions have set, refused ones as well. Under the table's lock.
@@ -308,7 +305,7 @@ fn attached_types() -> impl Iterator<Item = &'static EventType> {
 /// this. A type that registers meanwhile is either attached, and changed here, or will be attached
 /// with the new filters: see [`attached_types`].
 pub(crate) fn set_filters(session: &Arc<Shared>, filters: Vec<ProviderFilter>) -> Option<bool> {
-    let is_set = local::holding_locks(|| {
+    let is_set = holding_locks(|| {
         let mut table = table().lock();
         let listens = table.slots[session.slot as usize].as_ref();
         if !listens.is_some_and(|listening| Arc::ptr_eq(listening, session)) {
@@ -335,7 +332,7 @@ impl Drop for Slot {
         if self.is_ours() {
             self.hush();
             self.give_up();
-            local::holding_locks(|| table().lock().reserved &= !(1 << self.number));
+            holding_locks(|| table().lock().reserved &= !(1 << self.number));
         }
     }
 }
@@ -356,7 +353,7 @@ const MOST_PROBLEMS: usize = 16;
 
 /// Remembers, once, that something did not start.
 pub(crate) fn note_problem(attach: fn(), problem: String) {
-    local::holding_locks(|| {
+    holding_locks(|| {
         prepare_process(attach);
         let problems = &mut table().lock().problems;
         if !problems.contains(&problem) {
@@ -368,7 +365,7 @@ pub(crate) fn note_problem(attach: fn(), problem: String) {
 
 /// What did not start so far. Empty in a signal handler that interrupted the taking of locks.
 pub(crate) fn problems() -> Vec<String> {
-    local::holding_locks(|| table().lock().problems.clone()).unwrap_or_default()
+    holding_locks(|| table().lock().problems.clone()).unwrap_or_default()
 }
 
 /// The sessions that listen, and the changes after which each began.
@@ -386,8 +383,8 @@ pub(crate) fn live() -> Vec<(u32, Arc<Shared>)> {
 /// may then interrupt it, emit to the present session and so give the thread a buffer in the slot.
 /// When the thread goes on it writes its event into that buffer. The session has not asked for the
 /// event, but it can write it like any other if the trace defines its type.
-pub(crate) fn heard(slot: u32) -> Vec<Met> {
-    local::holding_locks(|| table().lock().met.begin(slot)).unwrap_or_default()
+pub(crate) fn known_types(slot: u32) -> Vec<KnownType> {
+    holding_locks(|| table().lock().known_types.begin(slot)).unwrap_or_default()
 }
 
 /// All sessions together, as one backend of the registry.
@@ -410,7 +407,7 @@ impl Backend for Sessions {
 }
 
 /// Registers a type at its first event, so that its word is valid. If the type is refused,
-/// [`refused_types`] says why, and its word names the sessions that lose its events. Returns
+/// [`refused_types`](crate::refused_types) says why, and its word names the sessions that lose its events. Returns
 /// `false` in a signal handler that interrupted the taking of locks. When the locks are released,
 /// the type is registered and the event is counted: see [`handler_events`].
 pub(crate) fn register(ty: &'static EventType) -> bool {
@@ -434,89 +431,13 @@ fn register_for(ty: &'static EventType, events: u64) -> bool {
 /// Registers a type. Fails with [`RegisterError::Busy`] in a signal handler that interrupted the
 /// taking of locks.
 pub(crate) fn register_now(ty: &'static EventType) -> Result<(), RegisterError> {
-    let registered = local::holding_locks(|| {
+    let registered = holding_locks(|| {
         install_handlers();
         #[cfg(feature = "user_events")]
         use_tracepoints();
         registry::register(ty)
     });
     registered.unwrap_or(Err(RegisterError::Busy { refused: ty.schema() }))
-}
-
-/// Remembers, once, that an event type was refused when there was no caller to tell.
-pub(crate) fn note_refused(error: Error) {
-    note_message(error.to_string());
-}
-
-/// [`note_refused`] for a reason that is no error.
-pub(crate) fn note_message(message: String) {
-    if refused().any(|other| *other == message) {
-        return;
-    }
-    let new = Box::leak(Box::new(Refused { message, next: AtomicPtr::new(ptr::null_mut()) }));
-    let mut head = REFUSED.load(Ordering::Relaxed);
-    loop {
-        new.next.store(head, Ordering::Relaxed);
-        // Release pairs with the acquire in `refused`.
-        match REFUSED.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return,
-            Err(now) => head = now,
-        }
-    }
-}
-
-/// Why event types were refused in this process so far: one message for each reason.
-///
-/// An event type registers itself with its first event, where no caller can get an error. A service
-/// can log these messages. [`SessionBuilder::register`](crate::SessionBuilder::register) returns
-/// them as errors when a session starts.
-///
-/// ```
-/// use nettrace_writer::{Emit, Session, TraceEvent, refused_types, sink::MemorySink};
-///
-/// #[derive(TraceEvent)]
-/// #[trace_event(provider = "Contoso-Refused", id = 1)]
-/// struct Opened;
-///
-/// #[derive(TraceEvent)]
-/// #[trace_event(provider = "Contoso-Refused", id = 1)]
-/// struct Closed;
-///
-/// let session = Session::builder().sink(MemorySink::new()).start()?;
-/// Opened.emit();
-/// Closed.emit(); // another type is given the id 1
-/// let stats = session.finish()?;
-/// assert_eq!((stats.attempted, stats.written, stats.drops.refused), (2, 1, 1));
-/// assert!(refused_types().iter().any(|message| message.contains("Closed")));
-/// # Ok::<(), nettrace_writer::Error>(())
-/// ```
-#[must_use]
-pub fn refused_types() -> Vec<String> {
-    let mut all: Vec<_> = refused().cloned().collect();
-    all.reverse();
-    all
-}
-
-/// A list without a lock, so that the child of a `fork` can use it. The newest entry comes first.
-/// Entries are never freed (S2). Each type has one entry for each way in which it was refused.
-static REFUSED: AtomicPtr<Refused> = AtomicPtr::new(ptr::null_mut());
-
-struct Refused {
-    message: String,
-    next: AtomicPtr<Refused>,
-}
-
-fn refused() -> impl Iterator<Item = &'static String> {
-    let mut at = REFUSED.load(Ordering::Acquire);
-    std::iter::from_fn(move || {
-        // SAFETY: S2.
-        let entry = unsafe { at.as_ref() }?;
-        // Relaxed: the entries after this one were in the list before it. The exchange that
-        // inserted this one continues their release sequences, so the one acquire above shows them
-        // all. (It pairs with the releases in `note_refused`.)
-        at = entry.next.load(Ordering::Relaxed);
-        Some(&entry.message)
-    })
 }
 
 /// Prepares the process for its first session.

@@ -26,13 +26,12 @@ use crate::{
         channel::{Refused, Sender},
         error::Error,
         filter::ProviderFilter,
-        local,
+        known_types::KnownType,
+        locks::{holding_locks, with_locks},
         on_full::OnFull,
         persistent::{Nobody, Persistent},
-        sampled_out::Counts,
-        sessions::{self, Met},
+        slot_counters::{SampledOutCounts, UNPLACED},
         stats::{SampledOut, Stats},
-        warning::Warning,
     },
     sink::ring::Ring,
     sync::{AtomicBool, AtomicU32, Condvar, Mutex, Ordering, thread},
@@ -67,11 +66,11 @@ pub(crate) struct Shared {
     pub(crate) barrier: Barrier,
     pub(crate) on_full: OnFull,
     /// Which events the session records; `None`: all. Changed under the lock of the table of
-    /// [`sessions`] only.
+    /// [`sessions`](crate::shared::sessions) only.
     filters: Mutex<Option<Vec<ProviderFilter>>>,
-    /// The types that the session's rows may have, in the order in which the session met them. It
-    /// only grows: see [`meet`](Self::meet).
-    met: Mutex<Vec<Met>>,
+    /// The types that the session's rows may have, in the order in which they came. It only grows:
+    /// see [`add_known_type`](Self::add_known_type).
+    known_types: Mutex<Vec<KnownType>>,
     /// The names of values to keep out that nothing in the trace has had so far.
     pub(crate) unredacted: Mutex<Vec<String>>,
     /// How many names of values that the process keeps out of its traces it knew at its start.
@@ -140,10 +139,6 @@ impl Shared {
         filters: Option<Vec<ProviderFilter>>,
         commands: Sender<Command>,
     ) -> Self {
-        let met = sessions::heard(slot);
-        if let Some(file) = &persistent {
-            met.iter().for_each(|Met { ty, schema }| file.meet(ty.index(), schema));
-        }
         Self {
             slot,
             format,
@@ -153,7 +148,7 @@ impl Shared {
             barrier: Barrier::detect(),
             on_full,
             filters: Mutex::new(filters),
-            met: Mutex::new(met),
+            known_types: Mutex::default(),
             unredacted: Mutex::default(),
             redactions: 0,
             commands,
@@ -171,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// Whether the session wants events of a type. Under the lock of the table of [`sessions`].
+    /// Whether the session wants events of a type. Under the lock of the table of [`sessions`](crate::shared::sessions).
     pub(crate) fn wants(&self, ty: &EventType) -> bool {
         let filters = self.filters.lock();
         filters.as_ref().is_none_or(|filters| filters.iter().any(|filter| filter.matches(ty)))
@@ -192,7 +187,7 @@ impl Shared {
         }
     }
 
-    /// What the session wants from now on. Under the lock of the table of [`sessions`].
+    /// What the session wants from now on. Under the lock of the table of [`sessions`](crate::shared::sessions).
     pub(crate) fn set_filters(&self, filters: Vec<ProviderFilter>) {
         *self.filters.lock() = Some(filters);
     }
@@ -213,35 +208,24 @@ impl Shared {
     /// [`registry::listen`](nettrace_event::registry::listen). The flusher has the row by an
     /// acquire of what that thread released. So this call happened before the flusher looks, and
     /// the lock shows it the type.
-    pub(crate) fn meet(&self, met: Met) {
-        let mut all = self.met.lock();
+    pub(crate) fn add_known_type(&self, known: KnownType) {
+        let mut all = self.known_types.lock();
         if let Some(file) = &self.persistent {
-            file.meet(met.ty.index(), met.schema);
+            file.add_type(known.ty.index(), known.schema);
         }
-        all.push(met);
+        all.push(known);
     }
 
-    /// Calls `f` with those types that were met after the first `known` ones, and returns how many
-    /// there are now.
-    pub(crate) fn met_since(&self, known: usize, f: impl FnMut(Met)) -> usize {
-        let met = self.met.lock();
-        met[known.min(met.len())..].iter().copied().for_each(f);
-        met.len()
+    /// Calls `f` with the types that came after the first `count`, and returns their number now.
+    pub(crate) fn known_types_since(&self, count: usize, f: impl FnMut(KnownType)) -> usize {
+        let known = self.known_types.lock();
+        known[count.min(known.len())..].iter().copied().for_each(f);
+        known.len()
     }
 
-    /// A warning for each type whose author gave it another id than it has in the trace.
-    pub(crate) fn other_ids(&self) -> Vec<Warning> {
-        let met = self.met.lock().clone();
-        let is_other =
-            |met: &&Met| met.ty.schema().id_is_explicit && met.ty.schema().id != met.schema.id;
-        let warning = |other: &Met| {
-            let event = other.ty.schema();
-            let wanted = (event.provider.name, event.id);
-            let holder = met.iter().find(|m| (m.schema.provider.name, m.schema.id) == wanted)?;
-            let (id, holder) = (other.schema.id, holder.ty.schema());
-            Some(Warning::OtherId { event, id, holder })
-        };
-        met.iter().filter(is_other).filter_map(warning).collect()
+    /// The types that the session's rows may have.
+    pub(crate) fn known_types(&self) -> Vec<KnownType> {
+        self.known_types.lock().clone()
     }
 
     /// Whether the session's format can describe a type.
@@ -365,13 +349,13 @@ impl Shared {
 
     /// How many events came from handlers that interrupted the taking of locks.
     fn interrupting(&self) -> u64 {
-        sessions::UNPLACED[self.slot as usize].load(Ordering::Relaxed)
+        UNPLACED[self.slot as usize].load(Ordering::Relaxed)
     }
 
     /// Asks for a round if memory runs low.
     pub(crate) fn wake_if_low(&self) {
         if self.is_low() {
-            let _ = local::holding_locks(|| self.wake());
+            let _ = holding_locks(|| self.wake());
         }
     }
 
@@ -492,7 +476,7 @@ impl Shared {
     /// Wakes the threads that wait for room: chunks were given back.
     pub(crate) fn room_made(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            local::with_locks(|| drop(self.room.lock()));
+            with_locks(|| drop(self.room.lock()));
             self.room_changed.notify_all();
         }
     }
@@ -512,7 +496,7 @@ impl Shared {
 
     /// The session's counts now. They are exact once it has finished.
     pub(crate) fn stats(&self) -> Stats {
-        local::holding_locks(|| self.count(&self.roster.lock())).unwrap_or_default()
+        holding_locks(|| self.count(&self.roster.lock())).unwrap_or_default()
     }
 
     fn count(&self, roster: &Roster) -> Stats {
@@ -548,7 +532,7 @@ impl Shared {
     fn sampled_out(&self, roster: &Roster) -> SampledOut {
         roster.sampled_out.unwrap_or_else(|| {
             let mut all = roster.gone_sampled_out;
-            all.add(Counts::of(self.slot).get());
+            all.add(SampledOutCounts::of(self.slot).get());
             roster.live.iter().for_each(|buffer| all.add(buffer.record.sampled_out().into()));
             all
         })
@@ -556,7 +540,7 @@ impl Shared {
 
     /// Calls `f` with the roster. The thread must hold no lock of this crate.
     pub(crate) fn with_roster<R>(&self, f: impl FnOnce(&mut Roster) -> R) -> R {
-        local::with_locks(|| f(&mut self.roster.lock()))
+        with_locks(|| f(&mut self.roster.lock()))
     }
 }
 

@@ -6,7 +6,9 @@ use nettrace_event::{EventSchema, FieldSchema, FieldType, is_replaced, registry}
 use nettrace_format::spelling::{nearest, nearest_field};
 
 use crate::{
-    shared::{Shared, filter::ProviderFilter, sessions::refused_types},
+    shared::{
+        Shared, filter::ProviderFilter, known_types::KnownType, refused_types::refused_types,
+    },
     sync::Ordering,
 };
 
@@ -210,7 +212,7 @@ pub(crate) fn warnings(session: &Shared) -> Vec<Warning> {
     }
     let refused = refused_types().into_iter();
     warnings.extend(refused.map(|message| Warning::TypeRefused { message }));
-    warnings.extend(session.other_ids());
+    warnings.extend(other_ids(&session.known_types()));
     if let Some((message, is_final)) = session.sink.trouble() {
         warnings.push(Warning::SinkFails { message, is_final });
     }
@@ -224,6 +226,21 @@ pub(crate) fn warnings(session: &Shared) -> Vec<Warning> {
         warnings.push(Warning::CallbackPanicked);
     }
     warnings
+}
+
+/// A warning for each type whose author gave it another id than it has in the trace.
+fn other_ids(known: &[KnownType]) -> Vec<Warning> {
+    let has_other_id = |known: &&KnownType| {
+        known.ty.schema().id_is_explicit && known.ty.schema().id != known.schema.id
+    };
+    let warning = |other: &KnownType| {
+        let event = other.ty.schema();
+        let wanted = (event.provider.name, event.id);
+        let holder = known.iter().find(|it| (it.schema.provider.name, it.schema.id) == wanted)?;
+        let (id, holder) = (other.schema.id, holder.ty.schema());
+        Some(Warning::OtherId { event, id, holder })
+    };
+    known.iter().filter(has_other_id).filter_map(warning).collect()
 }
 
 /// Collects the names of fields, also of those within others.

@@ -17,7 +17,7 @@
 //! The child of a `fork` would share the lock, and hold it after its parent's death. So it closes
 //! its copies of the [descriptors](crate::process::descriptors), and a [`LiveFile`] that it has a
 //! copy of is of no use there. A child of a raw `clone`, or of a `fork` in the instant between the
-//! opening of a file and its [`Entry`], keeps the lock as long as it lives.
+//! opening of a file and its [`ClosedInChild`], keeps the lock as long as it lives.
 //!
 //! Some file systems have no such locks, and neither have Unixes other than Linux and Apple's, nor
 //! systems of 32 bits. Files are then written without, and a live one is not known as such.
@@ -36,8 +36,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::platform::{Identity, open_existing};
-use crate::process::descriptors::Entry;
-use crate::process::generation;
+use crate::process::{descriptors::ClosedInChild, generation, handlers::close_in_child};
 
 /// A process that writes a file has a lock on the byte at this offset and its id.
 const OWNERS: i64 = 1 << 62;
@@ -57,7 +56,7 @@ pub(crate) struct LiveFile {
     /// `None` only while it is dropped.
     descriptor: Option<OwnedFd>,
     /// `None`: there was no place, and a child does not close its copy.
-    entry: Option<Entry>,
+    entry: Option<ClosedInChild>,
     /// Which process has opened it.
     generation: u32,
 }
@@ -80,7 +79,7 @@ impl LiveFile {
     }
 
     fn with_lock(descriptor: OwnedFd) -> (Self, rustix::io::Result<()>) {
-        let entry = Entry::of(descriptor.as_raw_fd());
+        let entry = close_in_child(descriptor.as_raw_fd());
         let locked = Lock::own().set(&descriptor);
         (Self { descriptor: Some(descriptor), entry, generation: generation() }, locked)
     }

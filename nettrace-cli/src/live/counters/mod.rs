@@ -28,7 +28,7 @@ use super::{
     session::Signals,
     watch::{Out, View, Watch, draw},
 };
-use crate::{failure::Failure, limits::Limits, summary};
+use crate::{failure::Failure, limits::Limits, standard_error};
 
 /// The events of a meter that have values.
 const TIME_SERIES: u64 = 2;
@@ -263,7 +263,7 @@ pub(crate) fn run(
             return Ok(out.flush()?);
         }
         for note in values.notes.drain(..) {
-            summary::say(Some(format_args!("nettrace: {note}")))?;
+            standard_error::say(Some(format_args!("nettrace: {note}")))?;
         }
         if let Some(new) = &mut values.new {
             for (time, sample) in new.drain(..) {

@@ -12,7 +12,7 @@ use crate::{
     session::redactions::{OF_PANIC, OfPanic, names_of_panic},
     shared::{
         channel::{self, Sender},
-        local,
+        locks,
     },
     sink::ring::Dump,
     sync::Mutex,
@@ -59,7 +59,7 @@ impl Trigger {
             let given: Vec<_> = given.iter().map(|(key, value)| (&**key, *value)).collect();
             control.ask(&self.name, &given, false, None)
         };
-        local::holding_locks(ask).unwrap_or(false)
+        locks::holding_locks(ask).unwrap_or(false)
     }
 }
 
@@ -195,7 +195,7 @@ impl AfterPanic for Control {
         let (message, place) = (self.redacted(of_message, message), self.redacted(of_place, place));
         let key_values = [(of_message.0, &*message), (of_place.0, &*place)];
         let done = ends_process.then_some(done);
-        let is_asked = local::holding_locks(|| self.ask("panic", &key_values, true, done));
+        let is_asked = locks::holding_locks(|| self.ask("panic", &key_values, true, done));
         if is_asked == Some(true) && ends_process {
             let _ = is_done.recv_timeout(PANIC_PATIENCE);
         }

@@ -41,7 +41,7 @@ impl Persistent {
         match *self {}
     }
 
-    pub(crate) fn meet(&self, _: u32, _: &EventSchema) {
+    pub(crate) fn add_type(&self, _: u32, _: &EventSchema) {
         match *self {}
     }
 

@@ -228,7 +228,7 @@ impl Persistent {
     }
 
     /// Writes a type that the session meets. Under the lock of those that it has met.
-    pub(crate) fn meet(&self, id: u32, schema: &EventSchema) {
+    pub(crate) fn add_type(&self, id: u32, schema: &EventSchema) {
         let mut row = Vec::new();
         if v6::metadata_row(id, schema, &mut row).is_err() {
             return; // the session does not record it

@@ -19,7 +19,7 @@ use nettrace_span::{
 
 use super::{attached_types, note_change, prepare_process, table};
 use crate::{
-    shared::{error::Error, local, watchers},
+    shared::{error::Error, locks, watchers},
     sync::{AtomicBool, AtomicU32, Condvar, Mutex, Ordering},
 };
 
@@ -53,7 +53,7 @@ impl Store {
     /// What has come so far.
     pub(crate) fn events(&self) -> Vec<Arc<Emitted>> {
         // An allocator that emits finds the lock taken.
-        local::with_locks(|| self.events.lock().clone())
+        locks::with_locks(|| self.events.lock().clone())
     }
 
     /// How many have come.
@@ -122,13 +122,13 @@ impl Captures {
 
 /// Begins a capture within another, which may have ended. Returns its number.
 pub(crate) fn begin(attach: fn(), store: &Arc<Store>, outer: u32) -> Result<u32, Error> {
-    let beginning = local::holding_locks(|| {
+    let beginning = locks::holding_locks(|| {
         prepare_process(attach);
         Arc::clone(&table().lock().captures.beginning)
     });
     let beginning = beginning.ok_or(Error::InSignalHandler)?;
     let _beginning = beginning.lock();
-    let begun = local::holding_locks(|| {
+    let begun = locks::holding_locks(|| {
         let mut table = table().lock();
         let is_first = table.captures.slot.is_none();
         if is_first {
@@ -160,7 +160,7 @@ pub(crate) fn begin(attach: fn(), store: &Arc<Store>, outer: u32) -> Result<u32,
 
 /// Ends a capture. In the child of a `fork` there is none.
 pub(crate) fn end(number: u32) {
-    let ended = local::holding_locks(|| {
+    let ended = locks::holding_locks(|| {
         let mut table = table().lock();
         let stores = &mut table.captures.stores;
         let ended = stores.remove(&number);
@@ -209,7 +209,7 @@ pub(crate) fn bit() -> u32 {
 }
 
 /// Gives an event to a capture, if that has not ended, and to those around it. To be called as if
-/// locks were [held](local::holding_locks).
+/// locks were [held](locks::holding_locks).
 pub(crate) fn push(mut number: u32, event: Emitted) {
     let event = Arc::new(event);
     let mut stores = Vec::new();

@@ -11,7 +11,10 @@ use std::ptr;
 use nettrace_event::{EventType, SESSION_BITS};
 
 use crate::{
-    shared::sessions::{UNPLACED, count_everywhere, register_for},
+    shared::{
+        sessions::{count_everywhere, register_for},
+        slot_counters::UNPLACED,
+    },
     sync::{AtomicPtr, AtomicU64, Ordering},
 };
 
@@ -31,7 +34,7 @@ static MISSED: [Entry; ENTRIES] =
 /// How many events are noted in all.
 static PENDING: AtomicU64 = AtomicU64::new(0);
 
-/// Notes so many events. Takes no lock and allocates nothing.
+/// Notes events of a type. Takes no lock and allocates nothing.
 pub(super) fn note(ty: &'static EventType, events: u64) {
     let own = ptr::from_ref(ty).cast_mut();
     for entry in &MISSED {
@@ -49,8 +52,7 @@ pub(super) fn note(ty: &'static EventType, events: u64) {
     count_everywhere(events);
 }
 
-/// Counts the events that are noted. To be called by a thread that has just released its locks.
-#[inline]
+/// Counts the events that are noted. Called by a thread that has just released its locks.
 pub(crate) fn settle() {
     if PENDING.load(Ordering::Relaxed) != 0 {
         settle_all();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{live, table};
-use crate::shared::{Command, channel, local};
+use crate::shared::{Command, channel, local, locks};
 
 /// How long the end of the process waits for all sessions.
 const END_PATIENCE: Duration = Duration::from_secs(2);
@@ -15,7 +15,7 @@ const SHORT_PATIENCE: Duration = Duration::from_millis(1);
 /// Asks all sessions to write out what they have, and waits for none.
 pub(crate) fn soon() {
     // Whoever holds a lock of this crate has panicked within it.
-    let sessions = if local::may_wait() { local::holding_locks(live) } else { None };
+    let sessions = if local::may_wait() { locks::holding_locks(live) } else { None };
     for (_, session) in sessions.unwrap_or_default() {
         let (done, _) = channel::bounded(1);
         session.try_send(Command::Flush(done), SHORT_PATIENCE);
@@ -32,7 +32,7 @@ pub(crate) fn at_end() {
         let sessions = table.slots.iter().chain(&table.ending).flatten();
         Some(sessions.cloned().collect::<Vec<_>>())
     };
-    let Some(sessions) = local::with_locks(sessions) else { return };
+    let Some(sessions) = locks::with_locks(sessions) else { return };
     // Ask all sessions before waiting for one. One that is ending has no answer, but its flusher
     // drops the question when it has written everything.
     let deadline = Instant::now() + END_PATIENCE;

@@ -1,4 +1,4 @@
-//! What happens at `fork` and at `exit`.
+//! Descriptors that the child of a `fork` closes.
 //!
 //! The child of a `fork` has no thread that answers, but copies of all descriptors. They would keep
 //! connections open after the parent has closed them, and the socket after the parent has died, so
@@ -7,17 +7,15 @@
 //!
 //! Invariant:
 //!
-//! - D1: A descriptor in [`DESCRIPTORS`] belongs to a value that a [`Kept`] accompanies. In a child
+//! - D1: A descriptor in [`DESCRIPTORS`] belongs to a value that a [`ClosedInChild`] accompanies. In
+//!   a child
 //!   nothing drops such a value: either its thread does not exist there, or it is in a
 //!   [`Handle`](crate::handle::Handle), which the server's thread also holds and so keeps alive.
 #![allow(unsafe_code, reason = "D1")]
 
 use std::os::fd::{AsRawFd, RawFd};
 
-use crate::{
-    environment, handle,
-    sync::{AtomicI32, Ordering},
-};
+use crate::sync::{AtomicI32, Ordering};
 
 /// More than the descriptors that all connections, sessions and listeners can have.
 const MOST: usize = 256;
@@ -28,12 +26,12 @@ static DESCRIPTORS: [AtomicI32; MOST] = [const { AtomicI32::new(-1) }; MOST];
 /// Makes the child of a `fork` close a descriptor, while this lives. Drop it before the
 /// descriptor's owner.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ClosedInChild {
     place: &'static AtomicI32,
     descriptor: RawFd,
 }
 
-impl Kept {
+impl ClosedInChild {
     /// `None`: there are too many.
     pub(crate) fn new(owner: &impl AsRawFd) -> Option<Self> {
         let descriptor = owner.as_raw_fd();
@@ -44,7 +42,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ClosedInChild {
     fn drop(&mut self) {
         // In a child the place is free already, and may have been taken again.
         let _ =
@@ -52,18 +50,8 @@ impl Drop for Kept {
     }
 }
 
-/// Makes this crate hear of `fork` and `exit`.
-pub(crate) fn accompany() {
-    nettrace_writer::companion::accompany(in_child, at_exit);
-}
-
-fn at_exit() {
-    handle::at_exit();
-    environment::at_exit();
-}
-
-/// Takes no lock and does not allocate.
-fn in_child() {
+/// Closes the descriptors in the child of a `fork`. Takes no lock and does not allocate.
+pub(crate) fn close_in_child() {
     for place in &DESCRIPTORS {
         let descriptor = place.swap(-1, Ordering::Relaxed);
         if descriptor >= 0 {

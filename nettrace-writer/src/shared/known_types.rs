@@ -1,4 +1,4 @@
-//! The types that the sessions in a slot have met, and the ids that they have in its trace.
+//! The event types that the sessions in a slot know, and their ids in its trace.
 //!
 //! A type keeps its id for as long as a session lives, though the registry may give the id to
 //! another type meanwhile (see [`registry`]). If the other type comes into the trace as well, the
@@ -13,15 +13,15 @@ use nettrace_event::{EventSchema, EventType, SESSION_BITS};
 
 /// A type that the rows of a session may have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Met {
+pub(crate) struct KnownType {
     pub(crate) ty: &'static EventType,
     /// With the id that the type has in the session's trace.
     pub(crate) schema: &'static EventSchema,
 }
 
-/// What each slot has met.
+/// The types that the sessions in each slot know.
 #[derive(Debug, Default)]
-pub(super) struct MetTypes {
+pub(crate) struct KnownTypes {
     slots: [Slot; SESSION_BITS as usize],
     /// Schemas with another id than the wanted one, kept for good: one for each type and id.
     copies: BTreeMap<(u32, u16), &'static EventSchema>,
@@ -30,27 +30,27 @@ pub(super) struct MetTypes {
 #[derive(Debug, Default)]
 struct Slot {
     /// The types that some session in the slot has listened to, by their index.
-    heard: BTreeMap<u32, &'static EventType>,
+    listened_to: BTreeMap<u32, &'static EventType>,
     /// Those of the present session, by provider and by the id that they have in its trace.
     by_id: BTreeMap<(&'static str, u16), &'static EventType>,
 }
 
-impl MetTypes {
-    /// Notes that the present session in a slot listens to a type. `None`: it has met the type.
-    pub(super) fn hear(&mut self, slot: u32, ty: &'static EventType) -> Option<Met> {
-        let heard = &mut self.slots[slot as usize].heard;
-        heard.insert(ty.index(), ty).is_none().then(|| self.describe(slot, ty))
+impl KnownTypes {
+    /// Notes that the present session in a slot listens to a type. `None`: it knows the type.
+    pub(crate) fn add(&mut self, slot: u32, ty: &'static EventType) -> Option<KnownType> {
+        let listened_to = &mut self.slots[slot as usize].listened_to;
+        listened_to.insert(ty.index(), ty).is_none().then(|| self.describe(slot, ty))
     }
 
-    /// Begins a session in a slot, which meets all types that earlier sessions there have heard.
-    pub(super) fn begin(&mut self, slot: u32) -> Vec<Met> {
+    /// Begins a session in a slot, which knows all types that earlier sessions there have listened to.
+    pub(crate) fn begin(&mut self, slot: u32) -> Vec<KnownType> {
         let of_slot = &mut self.slots[slot as usize];
         of_slot.by_id.clear();
-        let heard: Vec<_> = of_slot.heard.values().copied().collect();
-        heard.into_iter().map(|ty| self.describe(slot, ty)).collect()
+        let listened_to: Vec<_> = of_slot.listened_to.values().copied().collect();
+        listened_to.into_iter().map(|ty| self.describe(slot, ty)).collect()
     }
 
-    fn describe(&mut self, slot: u32, ty: &'static EventType) -> Met {
+    fn describe(&mut self, slot: u32, ty: &'static EventType) -> KnownType {
         let (wanted, by_id) = (ty.schema(), &mut self.slots[slot as usize].by_id);
         let mut id = ty.id();
         // Each step leads to another type.
@@ -66,6 +66,6 @@ impl MetTypes {
                 || -> &'static EventSchema { Box::leak(Box::new(EventSchema { id, ..*wanted })) };
             self.copies.entry((ty.index(), id)).or_insert_with(copy)
         };
-        Met { ty, schema }
+        KnownType { ty, schema }
     }
 }
