@@ -150,12 +150,12 @@ impl<'a> Buffer<'a> {
 
 /// A buffer on the heap.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct HeapBuffer {
     storage: Box<Storage>,
     fill: Fill,
 }
 
-impl Kept {
+impl HeapBuffer {
     /// An empty buffer.
     pub(crate) fn new() -> Self {
         Self { storage: Box::new(Storage::new()), fill: Fill::EMPTY }
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_kept_buffer_keeps_what_is_appended() {
-        let mut kept = Kept::new();
+        let mut kept = HeapBuffer::new();
         kept.append(|buffer| buffer.put(&[1]));
         kept.append(|buffer| buffer.put(&[2]));
         assert_eq!(kept.bytes(), Some(&[1, 2][..]));

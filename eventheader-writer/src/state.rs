@@ -112,7 +112,7 @@ pub fn redirect(file: File) -> io::Result<()> {
     let mut state = lock();
     state.unregister_all();
     // The old descriptor stays open, because an event may be being written to it.
-    if let Some(Target { file, .. }) = state.target.replace(Target::plain(file)) {
+    if let Some(EventTarget { file, .. }) = state.target.replace(EventTarget::plain(file)) {
         std::mem::forget(file);
     }
     state.is_closed = false;
@@ -176,7 +176,7 @@ pub(crate) fn unregister_runtime(point: &'static RuntimePoint) {
     state.free.push(point);
 }
 
-static STATE: Mutex<State> = Mutex::new(State::new());
+static STATE: Mutex<RegistrationState> = Mutex::new(RegistrationState::new());
 
 thread_local! {
     /// Whether this thread holds the lock.
@@ -184,28 +184,28 @@ thread_local! {
 }
 
 /// The state, locked by this thread.
-struct Locked(Option<MutexGuard<'static, State>>);
+struct LockedState(Option<MutexGuard<'static, RegistrationState>>);
 
-fn lock() -> Locked {
+fn lock() -> LockedState {
     LOCKED_HERE.set(true);
-    Locked(Some(STATE.lock().unwrap_or_else(PoisonError::into_inner)))
+    LockedState(Some(STATE.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-impl Deref for Locked {
-    type Target = State;
+impl Deref for LockedState {
+    type Target = RegistrationState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &RegistrationState {
         self.0.as_ref().expect("there until it is dropped")
     }
 }
 
-impl DerefMut for Locked {
-    fn deref_mut(&mut self) -> &mut State {
+impl DerefMut for LockedState {
+    fn deref_mut(&mut self) -> &mut RegistrationState {
         self.0.as_mut().expect("there until it is dropped")
     }
 }
 
-impl Drop for Locked {
+impl Drop for LockedState {
     fn drop(&mut self) {
         // A signal handler between the two must not find the lock held and the flag clear.
         self.0 = None;
@@ -230,11 +230,11 @@ fn describe_all() {
 }
 
 #[derive(Debug)]
-struct State {
-    target: Option<Target>,
+struct RegistrationState {
+    target: Option<EventTarget>,
     availability: Availability,
     last_failure: Option<Instant>,
-    entries: Vec<Entry>,
+    entries: Vec<WordEntry>,
     names: Names,
     /// The addresses of the types that have entries.
     described: BTreeSet<usize>,
@@ -247,7 +247,7 @@ struct State {
 
 /// A registered or waiting word.
 #[derive(Debug)]
-struct Entry {
+struct WordEntry {
     parts: Parts,
     name: String,
     /// Why it has another name than its own.
@@ -261,20 +261,20 @@ struct Entry {
 
 /// Where events go.
 #[derive(Debug)]
-struct Target {
+struct EventTarget {
     file: File,
     /// The write index of each name; `None` if the target is the kernel, which assigns them.
     names: Option<HashMap<String, u32>>,
     path: PathBuf,
 }
 
-impl Target {
+impl EventTarget {
     fn plain(file: File) -> Self {
         Self { file, names: Some(HashMap::new()), path: PathBuf::new() }
     }
 }
 
-impl State {
+impl RegistrationState {
     const fn new() -> Self {
         Self {
             target: None,
@@ -326,7 +326,7 @@ impl State {
     fn add(&mut self, parts: Parts, word: &'static AtomicU32, channel: &'static Channel) -> String {
         let (name, renamed) = self.names.take(&parts);
         let mut entry =
-            Entry { parts, name, renamed, word, channel, is_registered: false, error: None };
+            WordEntry { parts, name, renamed, word, channel, is_registered: false, error: None };
         let at = self.entries.len();
         // Most often nothing waits, and the others need not be looked at.
         let works =
@@ -359,7 +359,7 @@ impl State {
         }
         if self.target.is_none() {
             match tracefs::open() {
-                Ok((file, path)) => self.target = Some(Target { file, names: None, path }),
+                Ok((file, path)) => self.target = Some(EventTarget { file, names: None, path }),
                 Err(problem) => {
                     self.availability = problem;
                     self.last_failure = Some(Instant::now());
@@ -391,9 +391,9 @@ impl State {
     }
 
     /// Unregisters a word. Returns whether the kernel has let go of it.
-    fn unregister(&self, entry: &Entry) -> bool {
+    fn unregister(&self, entry: &WordEntry) -> bool {
         match &self.target {
-            Some(Target { file, names: None, .. }) => {
+            Some(EventTarget { file, names: None, .. }) => {
                 registrar::unregister(raw(file), entry.word, KERNEL_BIT).is_ok()
             }
             _ => {
@@ -433,7 +433,7 @@ impl State {
 }
 
 /// Registers a waiting word and stores the result in its entry.
-fn register(target: &mut Target, entry: &mut Entry, names: &mut Names) {
+fn register(target: &mut EventTarget, entry: &mut WordEntry, names: &mut Names) {
     let fd = raw(&target.file);
     let word = entry.word;
     let index = with_free_name(entry, names, |name| match &mut target.names {
@@ -461,7 +461,7 @@ fn register(target: &mut Target, entry: &mut Entry, names: &mut Names) {
 /// Tries a registration, and once more under another name if another process has the first one with
 /// other fields.
 fn with_free_name(
-    entry: &mut Entry,
+    entry: &mut WordEntry,
     names: &mut Names,
     mut try_name: impl FnMut(&str) -> io::Result<u32>,
 ) -> io::Result<u32> {

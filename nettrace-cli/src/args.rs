@@ -11,13 +11,13 @@ use clap_complete::Shell;
 #[cfg(feature = "parquet")]
 use crate::convert::TableOptions;
 #[cfg(unix)]
-use crate::live::{CollectOptions, CountersOptions, TailOptions, TopOptions, Which};
+use crate::live::{CollectOptions, CountersOptions, ProcessChoice, TailOptions, TopOptions};
 use crate::{
     convert::{RedactOptions, To, ViewOptions, destination::OutputFile},
     dump::DumpOptions,
     filter::FilterOptions,
     info::InfoOptions,
-    limits::Limits,
+    read_options::ReadOptions,
     recorder::RecoverOptions,
     report::ReportOptions,
     schema::SchemaOptions,
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
     #[command(flatten)]
-    pub(crate) limits: Limits,
+    pub(crate) limits: ReadOptions,
 }
 
 /// What to do.
@@ -227,7 +227,7 @@ pub(crate) enum Command {
     #[cfg(unix)]
     Select {
         #[command(flatten)]
-        which: Which,
+        which: ProcessChoice,
         /// Which events, as in NETTRACE_PROVIDERS: `Contoso-*=info,Fabrikam-Mail`
         filters: String,
     },

@@ -11,9 +11,9 @@ const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 /// A text as a cell: in one line, in quotes where RFC 4180 wants them, and behind an apostrophe if
 /// it would be a formula. A number is no text: its minus stays.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cell<'a>(pub(crate) &'a str);
+pub(crate) struct CsvCell<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Cell<'_> {
+impl fmt::Display for CsvCell<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quote = if self.0.contains(['"', ',']) { "\"" } else { "" };
         let apostrophe = if self.0.starts_with(FORMULA) { "'" } else { "" };
@@ -27,7 +27,7 @@ impl fmt::Display for Cell<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Cell;
+    use super::CsvCell;
 
     #[test]
     fn cells_are_one_line_and_no_formula() {
@@ -43,7 +43,7 @@ mod tests {
             ("＝1", "'＝1"),
             ("\t=1", "\\t=1"),
         ] {
-            assert_eq!(Cell(text).to_string(), cell);
+            assert_eq!(CsvCell(text).to_string(), cell);
         }
     }
 }

@@ -17,7 +17,7 @@ const LAST: u32 = u16::MAX as u32;
 /// The ids that the types of a trace have so far.
 #[derive(Debug, Default)]
 pub(crate) struct EventIds {
-    holders: HashMap<(String, u32), Holder>,
+    holders: HashMap<(String, u32), IdHolder>,
     /// By provider: how many ids were tried that may replace another. Each is tried once.
     tried: HashMap<String, u32>,
     /// By provider, what types have in common, and their id: the one that such a type has instead.
@@ -27,7 +27,7 @@ pub(crate) struct EventIds {
 
 /// The types that have an id.
 #[derive(Debug)]
-struct Holder {
+struct IdHolder {
     /// Name and fields, or what else they have in common.
     what: String,
     versions: HashSet<u8>,
@@ -35,7 +35,7 @@ struct Holder {
 
 /// A type that asks for an id.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct IdRequest<'a> {
     pub(crate) provider: &'a str,
     pub(crate) event_id: u32,
     pub(crate) version: u8,
@@ -43,7 +43,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) what: String,
 }
 
-impl<'a> From<&'a Metadata> for Wanted<'a> {
+impl<'a> From<&'a Metadata> for IdRequest<'a> {
     fn from(of: &'a Metadata) -> Self {
         let what = format!("{} {:?}", of.name, of.fields);
         Self { provider: &of.provider, event_id: of.event_id, version: of.version, what }
@@ -62,7 +62,7 @@ pub(crate) enum Sharing {
 impl EventIds {
     /// The id of a type: its own, or another if readers would confuse the two types. 0 is no id,
     /// and stays.
-    pub(crate) fn give<'a>(&mut self, of: impl Into<Wanted<'a>>, sharing: Sharing) -> u32 {
+    pub(crate) fn give<'a>(&mut self, of: impl Into<IdRequest<'a>>, sharing: Sharing) -> u32 {
         let of = of.into();
         let own = (of.provider.to_owned(), of.what.clone(), of.event_id);
         let known = self.given.get(&own).filter(|_| sharing == Sharing::Versions);
@@ -82,10 +82,10 @@ impl EventIds {
         id
     }
 
-    fn takes(&mut self, of: &Wanted<'_>, id: u32, sharing: Sharing) -> bool {
+    fn takes(&mut self, of: &IdRequest<'_>, id: u32, sharing: Sharing) -> bool {
         let holder = self.holders.entry((of.provider.to_owned(), id));
         let holder =
-            holder.or_insert_with(|| Holder { what: of.what.clone(), versions: HashSet::new() });
+            holder.or_insert_with(|| IdHolder { what: of.what.clone(), versions: HashSet::new() });
         holder.what == of.what && (holder.versions.insert(of.version) || sharing == Sharing::Alike)
     }
 }

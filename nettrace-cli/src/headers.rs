@@ -6,14 +6,14 @@ use crate::{
     dump::{each, processor},
     failure::Failure,
     filter::FilterOptions,
-    limits::Limits,
+    read_options::ReadOptions,
     source::Source,
     spelling::OneLine,
 };
 
 pub(crate) fn run(
     source: Source,
-    limits: Limits,
+    limits: ReadOptions,
     options: &FilterOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {

@@ -13,10 +13,10 @@ use clap::{CommandFactory, Parser};
 use crate::{
     args::{Args, Command},
     failure::Failure,
-    files::{About, Files},
+    files::{Files, SourceFiles},
     heph::Trace,
-    limits::Limits,
     output::Output,
+    read_options::ReadOptions,
     recorder::RecorderFile,
     source::Meanwhile,
     spelling::OneLine,
@@ -28,25 +28,24 @@ mod args;
 mod convert;
 mod csv_cell;
 mod dump;
+mod duplicate_type_names;
 mod event_ids;
 mod failure;
 mod file_name;
 mod files;
 mod filter;
-mod foreign;
 mod headers;
 mod heph;
 mod info;
-mod limits;
 mod lines;
 #[cfg(unix)]
 mod live;
-mod meant;
 mod merge;
-mod namesakes;
 mod nanoseconds;
+mod other_file_types;
 mod output;
 mod payload;
+mod read_options;
 mod recorder;
 mod report;
 mod schema;
@@ -54,6 +53,7 @@ mod seconds;
 mod source;
 mod spelling;
 mod standard_error;
+mod suggestions;
 mod summary;
 mod tree;
 mod verify;
@@ -145,7 +145,7 @@ fn run(args: Args, out: &mut Output) -> Result<(), Failure> {
 fn run_on(
     files: Files,
     args: Args,
-    mut limits: Limits,
+    mut limits: ReadOptions,
     meanwhile: Meanwhile,
     out: &mut Output,
 ) -> Result<(), Failure> {
@@ -166,7 +166,7 @@ fn run_on(
     };
     let recordings = files.shown();
     let (trace, ending) = merge::open(files, &mut limits, meanwhile, as_stream)?;
-    let about = About { name: &name, recordings: &recordings, ending: &ending };
+    let about = SourceFiles { name: &name, recordings: &recordings, ending: &ending };
     let result = read(args.command, trace, limits, about, out);
     ending.after(result)
 }
@@ -174,7 +174,7 @@ fn run_on(
 /// Checks traces, each by itself, and says where files are missing between them.
 fn verify_each(
     files: &Files,
-    limits: Limits,
+    limits: ReadOptions,
     options: VerifyOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -206,8 +206,8 @@ fn verify_each(
 fn read(
     command: Command,
     trace: Trace,
-    limits: Limits,
-    about: About<'_>,
+    limits: ReadOptions,
+    about: SourceFiles<'_>,
     out: &mut Output,
 ) -> Result<(), Failure> {
     match command {

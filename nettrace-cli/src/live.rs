@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Which process to ask.
 #[derive(Clone, Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Which {
+pub(crate) struct ProcessChoice {
     /// The id of the process
     #[arg(short, long, value_name = "PID")]
     pid: Option<u32>,
@@ -71,7 +71,7 @@ pub(crate) fn ps(out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// Changes which events the session of a process's environment records.
-pub(crate) fn select(which: &Which, filters: &str) -> Result<(), Failure> {
+pub(crate) fn select(which: &ProcessChoice, filters: &str) -> Result<(), Failure> {
     let unmatched = find(which)?.select(filters)?;
     Ok(unmatched.into_iter().try_for_each(|line| standard_error::say(Some(line)))?)
 }
@@ -123,7 +123,7 @@ fn name_of(info: &Info) -> String {
 }
 
 /// Finds the process.
-fn find(which: &Which) -> Result<Target, Failure> {
+fn find(which: &ProcessChoice) -> Result<Target, Failure> {
     if let Some(pid) = which.pid {
         let mut refused = None;
         for target in all()?.into_iter().filter(|target| target.pid == pid) {

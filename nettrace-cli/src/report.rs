@@ -14,8 +14,9 @@ use nettrace_views::{
 };
 
 use crate::{
-    convert::destination::Destination, failure::Failure, files::About, heph::Original,
-    limits::Limits, meant, namesakes::Namesakes, source::Source, standard_error::say, tree,
+    convert::destination::Destination, duplicate_type_names::DuplicateTypeNames, failure::Failure,
+    files::SourceFiles, heph::Original, read_options::ReadOptions, source::Source,
+    standard_error::say, suggestions, tree,
 };
 
 /// Options of `report`.
@@ -61,8 +62,8 @@ pub(crate) struct Content {
 /// `stdout`.
 pub(crate) fn run(
     trace: (Source, Original),
-    limits: Limits,
-    about: About<'_>,
+    limits: ReadOptions,
+    about: SourceFiles<'_>,
     options: &ReportOptions,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -81,8 +82,8 @@ pub(crate) fn run(
 /// Reads a trace and makes its page. The inner `Result` says how the trace ended.
 pub(crate) fn page(
     trace: (Source, Original),
-    limits: Limits,
-    about: About<'_>,
+    limits: ReadOptions,
+    about: SourceFiles<'_>,
     content: &Content,
 ) -> Result<(Vec<u8>, Result<(), Failure>), Failure> {
     let (report, totals) = read(trace, limits, about, content)?;
@@ -96,8 +97,8 @@ pub(crate) fn page(
 /// Reads a trace.
 fn read(
     (source, original): (Source, Original),
-    limits: Limits,
-    about: About<'_>,
+    limits: ReadOptions,
+    about: SourceFiles<'_>,
     content: &Content,
 ) -> Result<(Report, Totals), Failure> {
     let reader = limits.options().keep_thread_totals(true).keep_type_totals(content.by.is_some());
@@ -117,7 +118,7 @@ fn read(
         let tells =
             |of: &Metadata| Role::of(of, None, version).is_edge() || span_of_record(of).is_some();
         let tellers = "start, end or record of a span";
-        say(meant::unknown_field("--by", field, events.type_totals(), (tells, tellers)))?;
+        say(suggestions::unknown_field("--by", field, events.type_totals(), (tells, tellers)))?;
     }
     if let Some(heph) = original.end()? {
         report.was_made_of("Heph 0.1.0", heph.bytes, heph.failure);
@@ -135,7 +136,7 @@ fn end(report: Report) -> Result<(), Failure> {
 #[derive(Default)]
 struct AsTree {
     types: PerType<EventType>,
-    namesakes: Namesakes,
+    namesakes: DuplicateTypeNames,
 }
 
 impl Describe for AsTree {

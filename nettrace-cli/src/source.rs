@@ -51,20 +51,20 @@ pub(crate) fn watched(source: Bytes, size: Option<u64>, meanwhile: Meanwhile) ->
         return source;
     }
     let bar = standard_error::progress_bar(size);
-    Box::new(Watched { source, bar, seen: 0, started: Instant::now() })
+    Box::new(ProgressReader { source, bar, seen: 0, started: Instant::now() })
 }
 
 /// Has `call` called before each read.
 pub(crate) fn before_reading(source: Bytes, call: impl FnMut() + Send + 'static) -> Bytes {
-    Box::new(Announced { source, call })
+    Box::new(BeforeReading { source, call })
 }
 
-struct Announced<F> {
+struct BeforeReading<F> {
     source: Bytes,
     call: F,
 }
 
-impl<F: FnMut()> Read for Announced<F> {
+impl<F: FnMut()> Read for BeforeReading<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         (self.call)();
         self.source.read(buffer)
@@ -74,14 +74,14 @@ impl<F: FnMut()> Read for Announced<F> {
 /// The time before progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-struct Watched {
+struct ProgressReader {
     source: Bytes,
     bar: &'static ProgressBar,
     seen: u64,
     started: Instant,
 }
 
-impl Read for Watched {
+impl Read for ProgressReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(buffer)?;
         self.seen += count as u64;

@@ -71,7 +71,7 @@ impl Summary {
         clock: Clock,
     ) -> io::Result<()> {
         let Self { events, payload_bytes, unsorted, payload_errors, .. } = self;
-        let printed = Printed::of(self.shown, options);
+        let printed = PrintedCount::of(self.shown, options);
         let since_start = self.last.and_then(|last| clock.exactly(last)).unwrap_or(0);
         say(Some(format_args!(
             "# events={events} shown={} lost={} payload_bytes={payload_bytes} \
@@ -90,19 +90,19 @@ impl Summary {
 /// How many events were printed of those that passed the filters. `Display` writes what `--tail`
 /// left out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Printed {
+pub(crate) struct PrintedCount {
     pub(crate) count: u64,
     passed: u64,
 }
 
-impl Printed {
+impl PrintedCount {
     pub(crate) fn of(passed: u64, options: &FilterOptions) -> Self {
         let most = options.tail.map_or(u64::MAX, |tail| tail as u64);
         Self { count: passed.min(most), passed }
     }
 }
 
-impl fmt::Display for Printed {
+impl fmt::Display for PrintedCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.count == self.passed {
             return Ok(());

@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, fmt::Display, io::Write, path::Path};
 use serde::Serialize;
 
 use crate::{
-    failure::Failure, info::write_json, limits::Limits, source::Source, spelling::OneLine,
+    failure::Failure, info::write_json, read_options::ReadOptions, source::Source,
+    spelling::OneLine,
 };
 
 /// Options of `verify`.
@@ -48,7 +49,7 @@ pub(crate) struct Finding {
 }
 
 #[derive(Debug, Serialize)]
-struct Totals {
+struct CheckTotals {
     events: u64,
     lost: u64,
     blocks: u64,
@@ -58,7 +59,7 @@ struct Totals {
 
 pub(crate) fn run(
     source: Source,
-    limits: Limits,
+    limits: ReadOptions,
     options: VerifyOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -83,7 +84,7 @@ pub(crate) fn run(
         basis: violation.rule.basis().to_string(),
         detail: violation.detail,
     });
-    let totals = Totals {
+    let totals = CheckTotals {
         events: report.events,
         lost: report.lost,
         blocks: report.blocks,

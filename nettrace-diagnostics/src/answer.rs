@@ -57,14 +57,14 @@ const LONGEST_COMMAND_LINE: usize = 8_000;
 
 /// What is constant while a process listens.
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub(crate) struct ProcessIdentity {
     /// Tells processes apart, also those with the same id.
     pub(crate) cookie: [u8; 16],
     command_line: String,
     program: String,
 }
 
-impl Identity {
+impl ProcessIdentity {
     pub(crate) fn new() -> Self {
         let program = env::current_exe().unwrap_or_default();
         let mut cookie = [0; 16];

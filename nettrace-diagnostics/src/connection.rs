@@ -21,7 +21,7 @@ pub(crate) struct Connection {
     /// Before the stream, which must not be closed while this says that it is open.
     kept: ClosedInChild,
     stream: UnixStream,
-    state: State,
+    state: ConnectionState,
     /// When the connection is closed, unless it has got further. `None`: it may take any time.
     pub(crate) deadline: Option<Instant>,
     /// Which of the server's ports it belongs to.
@@ -29,7 +29,7 @@ pub(crate) struct Connection {
 }
 
 #[derive(Debug)]
-enum State {
+enum ConnectionState {
     /// The message so far. At most 64 KiB.
     Reading(Vec<u8>),
     /// The answer, and how much of it is written.
@@ -38,7 +38,7 @@ enum State {
 
 /// How far a connection has got.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum ConnectionStep {
     /// It waits for the other side.
     Waiting,
     /// The answer is written, or the other side has gone.
@@ -57,7 +57,7 @@ impl Connection {
         port: usize,
         deadline: Option<Instant>,
     ) -> Self {
-        Self { kept, stream, state: State::Reading(Vec::new()), deadline, port }
+        Self { kept, stream, state: ConnectionState::Reading(Vec::new()), deadline, port }
     }
 
     /// Writes an answer to a stream that does not block.
@@ -67,7 +67,7 @@ impl Connection {
         answer: Vec<u8>,
         deadline: Instant,
     ) -> Self {
-        let state = State::Writing(answer, 0);
+        let state = ConnectionState::Writing(answer, 0);
         Self { kept, stream, state, deadline: Some(deadline), port: 0 }
     }
 
@@ -82,70 +82,71 @@ impl Connection {
     /// What the connection waits for.
     pub(crate) fn events(&self) -> PollFlags {
         match self.state {
-            State::Reading(_) => PollFlags::IN,
-            State::Writing(..) => PollFlags::OUT,
+            ConnectionState::Reading(_) => PollFlags::IN,
+            ConnectionState::Writing(..) => PollFlags::OUT,
         }
     }
 
     pub(crate) fn is_reading(&self) -> bool {
-        matches!(self.state, State::Reading(_))
+        matches!(self.state, ConnectionState::Reading(_))
     }
 
     /// Whether the other side has sent something.
     pub(crate) fn has_begun(&self) -> bool {
-        !matches!(&self.state, State::Reading(message) if message.is_empty())
+        !matches!(&self.state, ConnectionState::Reading(message) if message.is_empty())
     }
 
     /// Begins to write an answer.
-    pub(crate) fn answer(&mut self, answer: Vec<u8>, deadline: Instant) -> Step {
-        self.state = State::Writing(answer, 0);
+    pub(crate) fn answer(&mut self, answer: Vec<u8>, deadline: Instant) -> ConnectionStep {
+        self.state = ConnectionState::Writing(answer, 0);
         self.deadline = Some(deadline);
         self.advance()
     }
 
     /// Goes as far as it can without waiting.
-    pub(crate) fn advance(&mut self) -> Step {
+    pub(crate) fn advance(&mut self) -> ConnectionStep {
         match &mut self.state {
-            State::Reading(message) => read(&mut self.stream, message),
-            State::Writing(answer, done) => write(&mut self.stream, answer, done),
+            ConnectionState::Reading(message) => read(&mut self.stream, message),
+            ConnectionState::Writing(answer, done) => write(&mut self.stream, answer, done),
         }
     }
 }
 
-fn read(stream: &mut UnixStream, message: &mut Vec<u8>) -> Step {
+fn read(stream: &mut UnixStream, message: &mut Vec<u8>) -> ConnectionStep {
     let mut chunk = [0; CHUNK];
     loop {
         let wanted = match protocol::size(message) {
             Ok(Some(size)) if message.len() >= size => {
-                return protocol::parse(message).map_or_else(Step::Refused, Step::Asked);
+                return protocol::parse(message)
+                    .map_or_else(ConnectionStep::Refused, ConnectionStep::Asked);
             }
             Ok(size) => size.unwrap_or(HEADER),
-            Err(refusal) => return Step::Refused(refusal),
+            Err(refusal) => return ConnectionStep::Refused(refusal),
         };
         // What follows the message is not ours.
         let room = (wanted - message.len()).min(CHUNK);
         match stream.read(&mut chunk[..room]) {
-            Ok(0) => return Step::Over,
+            Ok(0) => return ConnectionStep::Over,
             Ok(count) => message.extend_from_slice(&chunk[..count]),
             Err(error) => match error.kind() {
                 ErrorKind::Interrupted => {}
-                ErrorKind::WouldBlock => return Step::Waiting,
-                _ => return Step::Over,
+                ErrorKind::WouldBlock => return ConnectionStep::Waiting,
+                _ => return ConnectionStep::Over,
             },
         }
     }
 }
 
-fn write(stream: &mut UnixStream, answer: &[u8], done: &mut usize) -> Step {
+fn write(stream: &mut UnixStream, answer: &[u8], done: &mut usize) -> ConnectionStep {
     while *done < answer.len() {
         match stream.write(&answer[*done..]) {
             Ok(count) => *done += count,
             Err(error) => match error.kind() {
                 ErrorKind::Interrupted => {}
-                ErrorKind::WouldBlock => return Step::Waiting,
-                _ => return Step::Over,
+                ErrorKind::WouldBlock => return ConnectionStep::Waiting,
+                _ => return ConnectionStep::Over,
             },
         }
     }
-    Step::Over
+    ConnectionStep::Over
 }

@@ -22,8 +22,8 @@ use nettrace_writer::{
 #[cfg(feature = "__fuzzing")]
 pub(crate) use self::plan::check;
 use self::plan::{
-    PROVIDERS, Path, Plan, Variables, has_idle_filters, misspelt, of_this_process, plan,
-    without_effect,
+    EnvironmentPlan, OutputPath, PROVIDERS, Variables, has_idle_filters, misspelt, of_this_process,
+    plan, without_effect,
 };
 pub(crate) use self::plan::{forbids_to_listen, redacted_for_client};
 use crate::{
@@ -46,15 +46,15 @@ const OWN_NAMES: u32 = 100;
 struct Recording {
     pid: u32,
     /// `None`: the environment asks for none, or it could not start.
-    session: Option<Recorded>,
+    session: Option<EnvironmentSession>,
     /// Whether there are filters that no session of the environment takes, of which nothing was
     /// said yet.
     has_idle_filters: bool,
 }
 
 impl Recording {
-    /// What [`Recorded::news`] has, and that filters have no effect, unless the application has
-    /// taken them.
+    /// What [`EnvironmentSession::news`] has, and that filters have no effect, unless the
+    /// application has taken them.
     fn news(&mut self, is_end: bool) -> Vec<String> {
         let mut lines = Vec::new();
         if mem::take(&mut self.has_idle_filters) && !reads_providers() {
@@ -70,7 +70,7 @@ impl Recording {
 }
 
 #[derive(Debug)]
-struct Recorded {
+struct EnvironmentSession {
     session: Session,
     path: PathBuf,
     /// The filters of which it was said that they select nothing.
@@ -79,7 +79,7 @@ struct Recorded {
     told_names: Vec<String>,
 }
 
-impl Recorded {
+impl EnvironmentSession {
     /// Which filters select nothing and which names redact nothing, unless it was told before. A
     /// filter may wait for a provider that has yet to appear, and a name for a field. So it is told
     /// early only if something known has nearly its name.
@@ -175,7 +175,7 @@ fn begin() -> Recording {
     Recording { pid: process::id(), session, has_idle_filters }
 }
 
-fn begin_session(variables: &Variables<'_>) -> Option<Recorded> {
+fn begin_session(variables: &Variables<'_>) -> Option<EnvironmentSession> {
     let plan = match plan(variables) {
         Ok(plan) => plan?,
         Err(bad) => {
@@ -204,7 +204,7 @@ fn begin_session(variables: &Variables<'_>) -> Option<Recorded> {
     }
     match started {
         Ok((session, path)) => {
-            Some(Recorded { session, path, told: plan.untold(), told_names: Vec::new() })
+            Some(EnvironmentSession { session, path, told: plan.untold(), told_names: Vec::new() })
         }
         Err(error) => {
             complain(format_args!(
@@ -216,7 +216,7 @@ fn begin_session(variables: &Variables<'_>) -> Option<Recorded> {
 }
 
 /// Starts the session in the file of the plan, or in one whose name is this process's own.
-fn record(plan: &Plan, attempt: u32) -> Result<(Session, PathBuf), Error> {
+fn record(plan: &EnvironmentPlan, attempt: u32) -> Result<(Session, PathBuf), Error> {
     let mut builder = Session::builder()
         .providers(plan.providers.clone())
         .budget(plan.buffer_mb.saturating_mul(1 << 20))
@@ -234,7 +234,7 @@ fn record(plan: &Plan, attempt: u32) -> Result<(Session, PathBuf), Error> {
     if plan.command_line {
         builder = builder.command_line();
     }
-    let (Path::Template(path) | Path::Literal(path)) = &plan.path;
+    let (OutputPath::Template(path) | OutputPath::Literal(path)) = &plan.path;
     if let Some(rotation) = &plan.rotation {
         let sink = rotation.sink(path).map_err(Error::Sink)?;
         let folder = path.parent().map_or_else(PathBuf::new, ToOwned::to_owned);
@@ -242,8 +242,8 @@ fn record(plan: &Plan, attempt: u32) -> Result<(Session, PathBuf), Error> {
     }
     let path = own_name(path, attempt);
     let builder = match &plan.path {
-        Path::Template(_) => builder.file(&path).overwrite(true),
-        Path::Literal(_) => builder.sink(FileOptions::new(&path).overwrite(true).build()),
+        OutputPath::Template(_) => builder.file(&path).overwrite(true),
+        OutputPath::Literal(_) => builder.sink(FileOptions::new(&path).overwrite(true).build()),
     };
     let session = builder.start()?;
     let path = session.path().map_or(path, ToOwned::to_owned);
@@ -301,7 +301,7 @@ pub(crate) fn at_exit() {
     // There is no such session in the child of a fork.
     let Some(mut recording) = recording.filter(|it| it.pid == process::id()) else { return };
     recording.news(true).iter().for_each(|line| say(format_args!("{line}")));
-    let Some(Recorded { session, path, .. }) = recording.session else { return };
+    let Some(EnvironmentSession { session, path, .. }) = recording.session else { return };
     if let Err(error) = session.finish() {
         say(format_args!("the trace {} may be incomplete: {error}", path.display()));
     }

@@ -16,7 +16,7 @@ use rustix::{
 use crate::{
     ports::{Delay, advertisement},
     socket::new_socket,
-    watch::{Seen, Watch},
+    watch::{PathWatch, WatchEvent},
 };
 
 /// A port that this process connects to.
@@ -27,7 +27,7 @@ pub(crate) struct Outgoing {
     address: SocketAddrUnix,
     path: PathBuf,
     /// While nobody listens.
-    pub(crate) watch: Option<Watch>,
+    pub(crate) watch: Option<PathWatch>,
     /// When to connect. `None`: a connection waits for a command.
     pub(crate) due: Option<Instant>,
     delay: Delay,
@@ -48,7 +48,7 @@ impl Outgoing {
     pub(crate) fn connect(&mut self, cookie: [u8; 16], now: Instant) -> Option<UnixStream> {
         let mut connected = self.try_to_connect(cookie);
         if connected.is_err() && self.watch.is_none() {
-            self.watch = Watch::new(&self.path);
+            self.watch = PathWatch::new(&self.path);
             if self.watch.is_some() {
                 // A tool may have come before the watch.
                 connected = self.try_to_connect(cookie);
@@ -71,9 +71,9 @@ impl Outgoing {
     pub(crate) fn look(&mut self, now: Instant) {
         match self.watch.as_mut().map(|watch| watch.see(now)) {
             // It will listen any moment.
-            Some(Seen::Arrival) => self.again(now),
-            Some(Seen::FolderGone) => self.watch = None,
-            Some(Seen::Others) | None => {}
+            Some(WatchEvent::Arrival) => self.again(now),
+            Some(WatchEvent::FolderGone) => self.watch = None,
+            Some(WatchEvent::Others) | None => {}
         }
     }
 

@@ -43,7 +43,7 @@ pub(crate) fn peer(stream: &UnixStream) -> io::Result<Peer> {
 
 /// What the system says of a process that lives.
 #[cfg(target_os = "linux")]
-struct Status {
+struct PeerStatus {
     /// The effective user. The owner of `/proc/PID` is root where a program has changed its rights.
     uid: u32,
     /// The id that the process has for itself: in its own namespace.
@@ -51,7 +51,7 @@ struct Status {
 }
 
 #[cfg(target_os = "linux")]
-fn status(pid: u32) -> Option<Status> {
+fn status(pid: u32) -> Option<PeerStatus> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let words = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -60,7 +60,7 @@ fn status(pid: u32) -> Option<Status> {
     let uid = words("Uid:")?.nth(1)?.parse().ok()?;
     // Kernels without these namespaces have no such line.
     let own_pid = words("NSpid:").and_then(|mut ids| ids.next_back()?.parse().ok()).unwrap_or(pid);
-    Some(Status { uid, own_pid })
+    Some(PeerStatus { uid, own_pid })
 }
 
 /// Whether the process `pid` listens at the other end, and its user has made it do so. If not, why.

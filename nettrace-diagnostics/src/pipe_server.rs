@@ -17,7 +17,7 @@ use std::{
 use nettrace_writer::companion::spawn;
 
 use crate::{
-    answer::{self, Identity},
+    answer::{self, ProcessIdentity},
     error::Error,
     handle::{self, EXIT_PATIENCE, Handle, Progress},
     options::Options,
@@ -86,9 +86,9 @@ pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
     let server = Arc::new(Server {
         handle: Arc::clone(&handle),
         stop,
-        identity: Identity::new(),
+        identity: ProcessIdentity::new(),
         options,
-        state: Mutex::new(State { suspended_by, ..State::default() }),
+        state: Mutex::new(ServerState { suspended_by, ..ServerState::default() }),
         changed: Condvar::new(),
     });
     for (number, path, listening) in opened {
@@ -120,15 +120,15 @@ struct Server {
     handle: Arc<Handle>,
     /// Happens when the server ends.
     stop: Arc<Event>,
-    identity: Identity,
+    identity: ProcessIdentity,
     options: Options,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
     /// Told when a thread is done.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ServerState {
     /// The ports at which the process must be resumed before it goes on.
     suspended_by: Vec<usize>,
     sessions: Vec<Attached>,
@@ -143,12 +143,12 @@ struct State {
 }
 
 /// A thread that has a client. While it serves a request, it counts for [`MOST_CONNECTIONS`].
-struct Client<'a> {
+struct ClientThread<'a> {
     server: &'a Server,
     is_request: bool,
 }
 
-impl<'a> Client<'a> {
+impl<'a> ClientThread<'a> {
     fn new(server: &'a Server) -> Self {
         let mut state = lock(&server.state);
         state.requests += 1;
@@ -162,7 +162,7 @@ impl<'a> Client<'a> {
     }
 }
 
-impl Drop for Client<'_> {
+impl Drop for ClientThread<'_> {
     fn drop(&mut self) {
         self.attached();
         lock(&self.server.state).clients -= 1;
@@ -229,13 +229,13 @@ impl Server {
         let server = Arc::clone(self);
         // Without a thread the connection is closed.
         let _ = spawn(c"nettrace-client", move || {
-            let client = Client::new(&server);
+            let client = ClientThread::new(&server);
             server.serve(client, port, pipe, begun);
         });
     }
 
     /// The connection is closed before `client` is dropped.
-    fn serve(&self, client: Client<'_>, port: usize, pipe: Pipe, begun: Vec<u8>) {
+    fn serve(&self, client: ClientThread<'_>, port: usize, pipe: Pipe, begun: Vec<u8>) {
         let answer = match self.receive(&pipe, begun) {
             Err(None) => return,
             Err(Some(refusal)) => refusal.message(),
@@ -311,7 +311,7 @@ impl Server {
     }
 
     /// Starts a session, and ends it when its client goes.
-    fn attach(&self, mut client: Client<'_>, collect: &protocol::Collect, pipe: Pipe) {
+    fn attach(&self, mut client: ClientThread<'_>, collect: &protocol::Collect, pipe: Pipe) {
         let id = {
             let mut state = lock(&self.state);
             state.last_id += 1;
@@ -361,7 +361,7 @@ impl Server {
             let _: io::Result<()> = spawn(c"nettrace-detach", move || session.finish());
         }
         // The thread of a session goes on until the session has ended.
-        let has_clients = |state: &mut State| state.clients > 0;
+        let has_clients = |state: &mut ServerState| state.clients > 0;
         let _ = self.changed.wait_timeout_while(lock(&self.state), EXIT_PATIENCE, has_clients);
         self.handle.set(Progress::Ended);
     }

@@ -21,8 +21,8 @@ use nettrace_writer::companion::spawn;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
-    answer::{self, Identity},
-    connection::{Connection, Step},
+    answer::{self, ProcessIdentity},
+    connection::{Connection, ConnectionStep},
     descriptors::ClosedInChild,
     error::Error,
     handle::{EXIT_PATIENCE, Handle, Progress},
@@ -72,7 +72,7 @@ pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
         sessions: Vec::new(),
         last_id: 0,
         ends: mpsc::channel(),
-        identity: Identity::new(),
+        identity: ProcessIdentity::new(),
         options,
     };
     server.open(own)?;
@@ -111,12 +111,12 @@ struct Server {
     last_id: u64,
     /// Closed when no thread ends a session any more.
     ends: (mpsc::Sender<()>, mpsc::Receiver<()>),
-    identity: Identity,
+    identity: ProcessIdentity,
     options: Options,
 }
 
 /// What `poll` has found.
-struct Found {
+struct ReadyDescriptors {
     is_over: bool,
     /// By the index of the listener.
     can_accept: Vec<bool>,
@@ -173,7 +173,7 @@ impl Server {
     }
 
     /// Sleeps until there is something to do. `None`: `poll` does not work.
-    fn wait(&self) -> Option<Found> {
+    fn wait(&self) -> Option<ReadyDescriptors> {
         let now = Instant::now();
         let accepts = self.has_room() && self.accepts_from.is_none_or(|from| from <= now);
         let mut polled = vec![PollFd::new(&self.woken, PollFlags::IN)];
@@ -204,7 +204,7 @@ impl Server {
             Err(_) => return None,
         }
         let mut found = polled.iter().map(|one| !one.revents().is_empty());
-        Some(Found {
+        Some(ReadyDescriptors {
             is_over: found.next()?,
             can_accept: found
                 .by_ref()
@@ -217,7 +217,7 @@ impl Server {
         })
     }
 
-    fn serve(&mut self, found: &Found) {
+    fn serve(&mut self, found: &ReadyDescriptors) {
         let gone = found.sessions.iter().enumerate().rev().filter(|(_, gone)| **gone);
         for (index, _) in gone {
             let session = self.sessions.swap_remove(index);
@@ -268,7 +268,7 @@ impl Server {
 
     /// Lets a connection go on. If it is one that waited for a tool's command, the next one is due
     /// when the command begins.
-    fn advance(&mut self, index: usize, now: Instant) -> Step {
+    fn advance(&mut self, index: usize, now: Instant) -> ConnectionStep {
         let connection = &mut self.connections[index];
         if connection.deadline.is_some() {
             return connection.advance();
@@ -277,8 +277,8 @@ impl Server {
         let mut outgoing = self.outgoing.iter_mut();
         if let Some(outgoing) = outgoing.find(|one| one.port == connection.port) {
             match &step {
-                Step::Over => outgoing.retry(now),
-                Step::Waiting if !connection.has_begun() => {}
+                ConnectionStep::Over => outgoing.retry(now),
+                ConnectionStep::Waiting if !connection.has_begun() => {}
                 _ => {
                     connection.deadline = Some(now + self.options.patience);
                     outgoing.again(now);
@@ -289,25 +289,25 @@ impl Server {
     }
 
     /// The other side of a connection has not sent its message, or not read the answer, in time.
-    fn late(&mut self, index: usize) -> Step {
+    fn late(&mut self, index: usize) -> ConnectionStep {
         if !self.connections[index].is_reading() {
-            return Step::Over;
+            return ConnectionStep::Over;
         }
         let patience = self.options.patience;
         let words = format!("the message has not arrived within {patience:?}");
-        Step::Refused(Refusal::new(code::BAD_ENCODING, words))
+        ConnectionStep::Refused(Refusal::new(code::BAD_ENCODING, words))
     }
 
     /// Does what a connection asks for.
-    fn take(&mut self, index: usize, step: Step) {
+    fn take(&mut self, index: usize, step: ConnectionStep) {
         let answer = match step {
-            Step::Waiting => return,
-            Step::Over => {
+            ConnectionStep::Waiting => return,
+            ConnectionStep::Over => {
                 drop(self.connections.swap_remove(index));
                 return;
             }
-            Step::Refused(refusal) => refusal.message(),
-            Step::Asked(request) => match request {
+            ConnectionStep::Refused(refusal) => refusal.message(),
+            ConnectionStep::Asked(request) => match request {
                 Request::Collect(collect) => {
                     let connection = self.connections.swap_remove(index);
                     self.attach(&collect, connection);
@@ -338,7 +338,7 @@ impl Server {
             },
         };
         let deadline = Instant::now() + self.options.patience;
-        if let Step::Over = self.connections[index].answer(answer, deadline) {
+        if let ConnectionStep::Over = self.connections[index].answer(answer, deadline) {
             drop(self.connections.swap_remove(index));
         }
     }
@@ -366,7 +366,7 @@ impl Server {
         let deadline = Instant::now() + self.options.patience;
         let answer = refusal.message();
         let mut connection = Connection::answering(stream, kept, answer, deadline);
-        if let Step::Waiting = connection.advance() {
+        if let ConnectionStep::Waiting = connection.advance() {
             self.connections.push(connection);
         }
     }

@@ -27,7 +27,7 @@ const ROOM: usize = 2_048;
 
 /// What a watch has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum WatchEvent {
     /// Nothing, or other files.
     Others,
     /// A file has come to the path. Or more has happened than the system remembers.
@@ -38,7 +38,7 @@ pub(crate) enum Seen {
 
 /// A watch on one path.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct PathWatch {
     /// Before the descriptor.
     _kept: ClosedInChild,
     inotify: OwnedFd,
@@ -46,7 +46,7 @@ pub(crate) struct Watch {
     rests_until: Option<Instant>,
 }
 
-impl Watch {
+impl PathWatch {
     /// `None`: there is no such folder, or the user has as many watches as the system allows.
     pub(crate) fn new(path: &Path) -> Option<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -71,10 +71,10 @@ impl Watch {
     }
 
     /// What has happened since the last time.
-    pub(crate) fn see(&mut self, now: Instant) -> Seen {
+    pub(crate) fn see(&mut self, now: Instant) -> WatchEvent {
         let mut room = [MaybeUninit::uninit(); ROOM];
         let mut events = Reader::new(&self.inotify, &mut room);
-        let mut seen = Seen::Others;
+        let mut seen = WatchEvent::Others;
         while let Ok(event) = events.next() {
             let gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
             let is_ours = || {
@@ -82,12 +82,12 @@ impl Watch {
                 name.is_some_and(|name| name.to_bytes() == self.name.as_bytes())
             };
             if event.events().intersects(gone) {
-                return Seen::FolderGone;
+                return WatchEvent::FolderGone;
             } else if event.events().contains(ReadFlags::QUEUE_OVERFLOW) || is_ours() {
-                seen = Seen::Arrival;
+                seen = WatchEvent::Arrival;
             }
         }
-        self.rests_until = (seen == Seen::Others).then(|| now + REST);
+        self.rests_until = (seen == WatchEvent::Others).then(|| now + REST);
         seen
     }
 }
@@ -104,21 +104,21 @@ mod tests {
     fn a_watch_tells_the_path_from_others_and_rests_after_those() {
         let folder = tempdir().unwrap();
         let path = folder.path().join("port");
-        let mut watch = Watch::new(&path).unwrap();
+        let mut watch = PathWatch::new(&path).unwrap();
         let now = Instant::now();
-        assert_eq!(watch.see(now), Seen::Others);
+        assert_eq!(watch.see(now), WatchEvent::Others);
         fs::write(folder.path().join("porter"), "").unwrap();
-        assert_eq!(watch.see(now), Seen::Others);
+        assert_eq!(watch.see(now), WatchEvent::Others);
         assert!(watch.waits(now).is_none() && watch.waits(now + REST).is_some());
         fs::write(&path, "").unwrap();
-        assert_eq!(watch.see(now), Seen::Arrival);
+        assert_eq!(watch.see(now), WatchEvent::Arrival);
         assert!(watch.waits(now).is_some());
-        assert_eq!(watch.see(now), Seen::Others);
+        assert_eq!(watch.see(now), WatchEvent::Others);
         // A file that comes by another name.
         fs::rename(folder.path().join("porter"), &path).unwrap();
-        assert_eq!(watch.see(now), Seen::Arrival);
+        assert_eq!(watch.see(now), WatchEvent::Arrival);
         drop(folder);
-        assert_eq!(watch.see(now), Seen::FolderGone);
-        assert!(Watch::new(&path).is_none());
+        assert_eq!(watch.see(now), WatchEvent::FolderGone);
+        assert!(PathWatch::new(&path).is_none());
     }
 }

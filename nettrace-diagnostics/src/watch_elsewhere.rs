@@ -5,7 +5,7 @@ use std::{os::fd::BorrowedFd, path::Path, time::Instant};
 /// What a watch has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "there is no watch")]
-pub(crate) enum Seen {
+pub(crate) enum WatchEvent {
     Others,
     Arrival,
     FolderGone,
@@ -13,9 +13,9 @@ pub(crate) enum Seen {
 
 /// There is none.
 #[derive(Debug)]
-pub(crate) enum Watch {}
+pub(crate) enum PathWatch {}
 
-impl Watch {
+impl PathWatch {
     pub(crate) fn new(_: &Path) -> Option<Self> {
         None
     }
@@ -28,7 +28,7 @@ impl Watch {
         match *self {}
     }
 
-    pub(crate) fn see(&mut self, _: Instant) -> Seen {
+    pub(crate) fn see(&mut self, _: Instant) -> WatchEvent {
         match *self {}
     }
 }

@@ -4,7 +4,7 @@ use proc_macro2::Span;
 use syn::{DeriveInput, Fields, Generics, Ident, Index, Member, Path, Type};
 
 use crate::{
-    attr::{Attrs, Place},
+    attr::{AttributeTarget, Attrs},
     error::Errors,
 };
 
@@ -61,14 +61,24 @@ impl<'a> Container<'a> {
         errors: &mut Errors,
     ) -> Self {
         let (place, variant_place, field_place) = match (derive, &input.data) {
-            (Derive::Event, syn::Data::Enum(_)) => {
-                (Place::EventEnum, Place::EventVariant, Place::EventField)
+            (Derive::Event, syn::Data::Enum(_)) => (
+                AttributeTarget::EventEnum,
+                AttributeTarget::EventVariant,
+                AttributeTarget::EventField,
+            ),
+            (Derive::Event, _) => {
+                (AttributeTarget::Event, AttributeTarget::EventVariant, AttributeTarget::EventField)
             }
-            (Derive::Event, _) => (Place::Event, Place::EventVariant, Place::EventField),
-            (Derive::Field, syn::Data::Enum(_)) => {
-                (Place::Choice, Place::ChoiceVariant, Place::ObjectField)
-            }
-            (Derive::Field, _) => (Place::Object, Place::ChoiceVariant, Place::ObjectField),
+            (Derive::Field, syn::Data::Enum(_)) => (
+                AttributeTarget::Choice,
+                AttributeTarget::ChoiceVariant,
+                AttributeTarget::ObjectField,
+            ),
+            (Derive::Field, _) => (
+                AttributeTarget::Object,
+                AttributeTarget::ChoiceVariant,
+                AttributeTarget::ObjectField,
+            ),
         };
         let attrs = Attrs::parse(&input.attrs, place, errors);
         let krate = match attrs.value("crate") {
@@ -128,7 +138,7 @@ pub(crate) fn derived_ident(ident: &Ident) -> Ident {
     ident
 }
 
-fn fields<'a>(fields: &'a Fields, place: Place, errors: &mut Errors) -> Vec<Field<'a>> {
+fn fields<'a>(fields: &'a Fields, place: AttributeTarget, errors: &mut Errors) -> Vec<Field<'a>> {
     fields
         .iter()
         .enumerate()

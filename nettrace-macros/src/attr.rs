@@ -9,7 +9,7 @@ use crate::error::{Errors, list};
 
 /// The item that an attribute is on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum AttributeTarget {
     /// A struct that derives `TraceEvent`.
     Event,
     /// An enum that derives `TraceEvent`.
@@ -33,25 +33,31 @@ pub(crate) enum Place {
 }
 
 /// The keys of one item. Each is allowed there, has the right form and occurs once.
-pub(crate) struct Attrs(Vec<Item>);
+pub(crate) struct Attrs(Vec<AttributeItem>);
 
 /// `key` or `key = value`.
 #[derive(Clone)]
-pub(crate) struct Item {
+pub(crate) struct AttributeItem {
     pub(crate) key: Ident,
     pub(crate) value: Option<Expr>,
 }
 
 impl Attrs {
     /// Reads every `trace_event` attribute of an item.
-    pub(crate) fn parse(attributes: &[Attribute], place: Place, errors: &mut Errors) -> Self {
-        let mut items: Vec<Item> = Vec::new();
+    pub(crate) fn parse(
+        attributes: &[Attribute],
+        place: AttributeTarget,
+        errors: &mut Errors,
+    ) -> Self {
+        let mut items: Vec<AttributeItem> = Vec::new();
         for attribute in attributes.iter().filter(|a| a.path().is_ident("trace_event")) {
             let Meta::List(meta) = &attribute.meta else {
                 errors.on(&attribute.meta, "write `#[trace_event(key = value, …)]`");
                 continue;
             };
-            match Punctuated::<Item, Token![,]>::parse_terminated.parse2(meta.tokens.clone()) {
+            match Punctuated::<AttributeItem, Token![,]>::parse_terminated
+                .parse2(meta.tokens.clone())
+            {
                 Ok(list) => {
                     list.into_iter().for_each(|item| accept(item, &mut items, place, errors))
                 }
@@ -64,11 +70,11 @@ impl Attrs {
     /// Reads the arguments of an attribute macro.
     pub(crate) fn parse_arguments(
         arguments: TokenStream,
-        place: Place,
+        place: AttributeTarget,
         errors: &mut Errors,
     ) -> Self {
         let mut items = Vec::new();
-        match Punctuated::<Item, Token![,]>::parse_terminated.parse2(arguments) {
+        match Punctuated::<AttributeItem, Token![,]>::parse_terminated.parse2(arguments) {
             Ok(list) => list.into_iter().for_each(|item| accept(item, &mut items, place, errors)),
             Err(error) => errors.push(error),
         }
@@ -76,7 +82,7 @@ impl Attrs {
     }
 
     /// All keys with their values.
-    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = &AttributeItem> {
         self.0.iter()
     }
 
@@ -90,12 +96,12 @@ impl Attrs {
         self.item(key).map(|item| &item.key)
     }
 
-    fn item(&self, key: &str) -> Option<&Item> {
+    fn item(&self, key: &str) -> Option<&AttributeItem> {
         self.0.iter().find(|item| item.key == key)
     }
 }
 
-impl syn::parse::Parse for Item {
+impl syn::parse::Parse for AttributeItem {
     fn parse(input: syn::parse::ParseStream<'_>) -> syn::Result<Self> {
         let at = input.span();
         let key = input.call(Ident::parse_any);
@@ -130,15 +136,15 @@ struct Key {
     name: &'static str,
     /// An example of its value; `None` for a flag.
     example: Option<&'static str>,
-    places: &'static [Place],
+    places: &'static [AttributeTarget],
 }
 
 const KEYS: &[Key] = {
-    use Place::*;
-    const TYPES: &[Place] = &[Event, EventEnum, EventVariant, Function, Span];
-    const ONE: &[Place] = &[Event, EventVariant];
-    const WHOLE: &[Place] = &[Event, EventEnum, Function, Span];
-    const FIELDS: &[Place] = &[EventField, ObjectField];
+    use AttributeTarget::*;
+    const TYPES: &[AttributeTarget] = &[Event, EventEnum, EventVariant, Function, Span];
+    const ONE: &[AttributeTarget] = &[Event, EventVariant];
+    const WHOLE: &[AttributeTarget] = &[Event, EventEnum, Function, Span];
+    const FIELDS: &[AttributeTarget] = &[EventField, ObjectField];
     &[
         Key { name: "provider", example: Some("\"Contoso-Checkout\""), places: WHOLE },
         Key {
@@ -199,7 +205,12 @@ const KEYS: &[Key] = {
 const OPTIONAL: &str = "";
 
 /// Adds an item that is allowed here; otherwise reports why it is not.
-fn accept(item: Item, items: &mut Vec<Item>, place: Place, errors: &mut Errors) {
+fn accept(
+    item: AttributeItem,
+    items: &mut Vec<AttributeItem>,
+    place: AttributeTarget,
+    errors: &mut Errors,
+) {
     let name = item.key.to_string();
     let known = || KEYS.iter().filter(|key| key.places.contains(&place));
     let Some(key) = known().find(|key| key.name == name) else {
@@ -229,7 +240,7 @@ fn accept(item: Item, items: &mut Vec<Item>, place: Place, errors: &mut Errors) 
     }
 }
 
-fn nouns(places: &[Place]) -> String {
+fn nouns(places: &[AttributeTarget]) -> String {
     let nouns: Vec<&str> = places.iter().map(|&place| noun(place)).collect();
     match nouns.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
@@ -237,17 +248,17 @@ fn nouns(places: &[Place]) -> String {
     }
 }
 
-fn noun(place: Place) -> &'static str {
+fn noun(place: AttributeTarget) -> &'static str {
     match place {
-        Place::Event => "an event struct",
-        Place::EventEnum => "an enum of events",
-        Place::EventVariant => "a variant that is an event",
-        Place::EventField => "a field of an event",
-        Place::Object => "a struct that derives `TraceField`",
-        Place::ObjectField => "a field of a struct that derives `TraceField`",
-        Place::Choice => "an enum that derives `TraceField`",
-        Place::Function => "`#[traced]`",
-        Place::Span => "a struct that derives `TraceSpan`",
-        Place::ChoiceVariant => "a variant of an enum that derives `TraceField`",
+        AttributeTarget::Event => "an event struct",
+        AttributeTarget::EventEnum => "an enum of events",
+        AttributeTarget::EventVariant => "a variant that is an event",
+        AttributeTarget::EventField => "a field of an event",
+        AttributeTarget::Object => "a struct that derives `TraceField`",
+        AttributeTarget::ObjectField => "a field of a struct that derives `TraceField`",
+        AttributeTarget::Choice => "an enum that derives `TraceField`",
+        AttributeTarget::Function => "`#[traced]`",
+        AttributeTarget::Span => "a struct that derives `TraceSpan`",
+        AttributeTarget::ChoiceVariant => "a variant of an enum that derives `TraceField`",
     }
 }

@@ -9,7 +9,7 @@ use syn::{
 
 use crate::{
     ast::derived_ident,
-    attr::{Attrs, Place},
+    attr::{AttributeTarget, Attrs},
     error::Errors,
     expand::allowed_lints,
     start_and_stop::{self, Mode, SpanEvents, StartField, StopField, with_call_lifetimes},
@@ -20,7 +20,7 @@ use crate::{
 /// `home` is the crate that has what the code names, if the input does not name another.
 pub(crate) fn trace_span(input: &DeriveInput, home: Path) -> TokenStream {
     let mut errors = Errors::default();
-    let attrs = Attrs::parse(&input.attrs, Place::Span, &mut errors);
+    let attrs = Attrs::parse(&input.attrs, AttributeTarget::Span, &mut errors);
     let krate: Path = match attrs.value("crate") {
         Some(Expr::Path(path)) => path.path.clone(),
         // The derive of the events reports anything that is not a path.
@@ -194,7 +194,7 @@ fn start_fields(input: &DeriveInput, errors: &mut Errors) -> Vec<StartField> {
     }
     // The derive of the events reports mistakes in the attributes of the others.
     let is_recorded = |field: &&syn::Field| {
-        let attrs = Attrs::parse(&field.attrs, Place::EventField, &mut Errors::default());
+        let attrs = Attrs::parse(&field.attrs, AttributeTarget::EventField, &mut Errors::default());
         attrs.key("skip").is_none()
     };
     let fields = fields.iter().filter(is_recorded);

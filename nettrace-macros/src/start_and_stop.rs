@@ -9,7 +9,7 @@ use quote::{quote, quote_spanned};
 use syn::{Expr, Path, spanned::Spanned};
 
 use crate::{
-    attr::{Attrs, Item},
+    attr::{AttributeItem, Attrs},
     error::Errors,
     value::ungroup,
 };
@@ -116,7 +116,7 @@ pub(crate) fn keys(attrs: &Attrs, krate: &Path, name: &str, mode: Mode) -> Token
     });
     let is_own = |key: &Ident| OWN.iter().any(|own| key == own) || is_single && key == "key_values";
     let passed = attrs.items().filter(|item| !is_own(&item.key));
-    let passed = passed.map(|Item { key, value }| {
+    let passed = passed.map(|AttributeItem { key, value }| {
         let value = value.as_ref().map(|value| quote!(= #value));
         quote!(#key #value)
     });

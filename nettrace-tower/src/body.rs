@@ -10,7 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use nettrace_writer::Outcome;
 use pin_project_lite::pin_project;
 
-use crate::{events::Exchange, tracked::Tracked};
+use crate::{events::Exchange, tracked::ResponsePolling};
 
 pin_project! {
     /// The body of a response from [`Server`](crate::Server) and [`Client`](crate::Client). The
@@ -18,7 +18,7 @@ pin_project! {
     ///
     /// Its frames, its errors and its length are those of the body that the service returned.
     pub struct TracedBody<B> {
-        tracked: Tracked,
+        tracked: ResponsePolling,
         // `None` only while this is dropped.
         #[pin]
         body: Option<B>,
@@ -29,7 +29,7 @@ pin_project! {
             let mut this = this.project();
             let body = &mut this.body;
             this.tracked.within(|| body.set(None));
-            if let Tracked::Span(span) = this.tracked {
+            if let ResponsePolling::Span(span) = this.tracked {
                 let outcome = span.outcome_if_dropped();
                 span.end(outcome);
             }
@@ -38,7 +38,7 @@ pin_project! {
 }
 
 impl<B> TracedBody<B> {
-    pub(crate) fn new(body: B, tracked: Tracked) -> Self {
+    pub(crate) fn new(body: B, tracked: ResponsePolling) -> Self {
         Self { tracked, body: Some(body) }
     }
 }
@@ -90,7 +90,7 @@ fn note<D: bytes::Buf>(exchange: &mut Exchange, frame: &Frame<D>) {
 /// An empty body without a span.
 impl<B: Default> Default for TracedBody<B> {
     fn default() -> Self {
-        Self::new(B::default(), Tracked::Nothing)
+        Self::new(B::default(), ResponsePolling::Nothing)
     }
 }
 

@@ -12,7 +12,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    events::{self, Exchange, Side},
+    events::{self, Exchange, RequestSide},
     future::ResponseFuture,
     headers::{self, inject},
     request::{self, MAX_METHOD, MAX_TEXT, cut, is_long, size},
@@ -96,7 +96,7 @@ impl ClientLayer {
     /// request.
     #[must_use]
     pub fn new() -> Self {
-        Side::Client.register();
+        RequestSide::Client.register();
         Self { route: request::grpc_method, sampling: None }
     }
 
@@ -171,7 +171,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        if Side::Client.is_listened_to() {
+        if RequestSide::Client.is_listened_to() {
             return self.call_in_span(request);
         }
         inject(&Context::current(), request.headers_mut());
@@ -186,10 +186,11 @@ impl<S> Client<S> {
         S: Service<Request<B>>,
     {
         let (mut parts, body) = request.into_parts();
-        let exchange = Exchange::new(Side::Client, &parts.method, size(&parts.headers, &body));
+        let exchange =
+            Exchange::new(RequestSide::Client, &parts.method, size(&parts.headers, &body));
         let mut span = PolledSpan::off(exchange);
         span.begin(Parent::Current, self.layer.sampling, |_| {
-            if !Side::Client.is_left_out() {
+            if !RequestSide::Client.is_left_out() {
                 let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
                 let (route, authority) = (route.unwrap_or_default(), authority(&parts));
                 if is_long(method, &[route, authority]) {

@@ -112,12 +112,12 @@ pub(crate) enum Client<'a> {
 
 /// Which side of a request this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum RequestSide {
     Server,
     Client,
 }
 
-impl Side {
+impl RequestSide {
     /// Makes the events known to the process, so that from now on [`is_listened_to`] is exact and
     /// filters find their provider.
     ///
@@ -168,7 +168,7 @@ pub(crate) struct Exchange {
     grpc_status: u16,
     has_grpc_status: bool,
     is_error: bool,
-    side: Side,
+    side: RequestSide,
     bodiless: Bodiless,
 }
 
@@ -187,7 +187,7 @@ enum Bodiless {
 }
 
 impl Exchange {
-    pub(crate) fn new(side: Side, method: &Method, request_bytes: Option<u64>) -> Self {
+    pub(crate) fn new(side: RequestSide, method: &Method, request_bytes: Option<u64>) -> Self {
         Self {
             request_bytes: request_bytes.unwrap_or(UNKNOWN),
             response_bytes: 0,
@@ -214,8 +214,8 @@ impl Exchange {
     ) -> bool {
         self.status = status.as_u16();
         self.is_error = match self.side {
-            Side::Server => status.is_server_error(),
-            Side::Client => status.is_server_error() || status.is_client_error(),
+            RequestSide::Server => status.is_server_error(),
+            RequestSide::Client => status.is_server_error() || status.is_client_error(),
         };
         self.trailers(headers);
         self.expected_bytes = expected_bytes.unwrap_or(UNKNOWN);
@@ -252,8 +252,8 @@ impl Exchange {
         self.is_error |= match self.side {
             // UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS are
             // the server's faults, as 500 and above are in HTTP.
-            Side::Server => matches!(status, 2 | 4 | 12 | 13 | 14 | 15),
-            Side::Client => status != 0,
+            RequestSide::Server => matches!(status, 2 | 4 | 12 | 13 | 14 | 15),
+            RequestSide::Client => status != 0,
         };
     }
 
@@ -267,7 +267,7 @@ impl Exchange {
         // Whoever writes a body of known length may not ask for its end.
         let is_complete = self.response_bytes >= self.expected_bytes;
         // A client that has its answer may not want the body.
-        let is_answered = self.side == Side::Client && self.status != 0;
+        let is_answered = self.side == RequestSide::Client && self.status != 0;
         if is_complete || is_answered { self.outcome() } else { Outcome::Cancelled }
     }
 }
@@ -283,7 +283,7 @@ impl SpanEvents for Exchange {
         let request_bytes = Some(self.request_bytes).filter(|bytes| *bytes != UNKNOWN);
         let grpc_status = self.has_grpc_status.then_some(self.grpc_status);
         match self.side {
-            Side::Server => Made(|| Server::Stop {
+            RequestSide::Server => Made(|| Server::Stop {
                 duration,
                 outcome,
                 polls,
@@ -294,7 +294,7 @@ impl SpanEvents for Exchange {
                 grpc_status,
             })
             .emit(),
-            Side::Client => Made(|| Client::Stop {
+            RequestSide::Client => Made(|| Client::Stop {
                 duration,
                 outcome,
                 polls,

@@ -11,14 +11,14 @@ use http_body::Body;
 use nettrace_writer::{Context, Outcome, PolledSpan};
 use pin_project_lite::pin_project;
 
-use crate::{body::TracedBody, events::Exchange, tracked::Tracked};
+use crate::{body::TracedBody, events::Exchange, tracked::ResponsePolling};
 
 pin_project! {
     /// The future of a response from [`Server`](crate::Server) and [`Client`](crate::Client). The
     /// request's span is in force while it is polled.
     #[must_use = "a future does nothing unless it is polled"]
     pub struct ResponseFuture<F> {
-        tracked: Tracked,
+        tracked: ResponsePolling,
         // `None` only while this is dropped.
         #[pin]
         future: Option<F>,
@@ -38,7 +38,7 @@ impl<F> ResponseFuture<F> {
     /// `call` makes the future, while nobody listens.
     #[inline]
     pub(crate) fn unheard(caller: Option<Context>, call: impl FnOnce() -> F) -> Self {
-        let tracked = caller.map_or(Tracked::Nothing, Tracked::Caller);
+        let tracked = caller.map_or(ResponsePolling::Nothing, ResponsePolling::Caller);
         let mut this = Self { tracked, future: None };
         this.future = Some(this.tracked.within(call));
         this
@@ -47,7 +47,7 @@ impl<F> ResponseFuture<F> {
     /// `future` was made while the span was in force.
     #[inline]
     pub(crate) fn of_span(span: PolledSpan<Exchange>, future: F) -> Self {
-        Self { tracked: Tracked::Span(span), future: Some(future) }
+        Self { tracked: ResponsePolling::Span(span), future: Some(future) }
     }
 }
 

@@ -27,7 +27,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    events::{self, Exchange, Side},
+    events::{self, Exchange, RequestSide},
     future::ResponseFuture,
     headers::extract,
     request::{self, MAX_METHOD, MAX_TEXT, cut, is_long, size},
@@ -94,13 +94,13 @@ use crate::{
 pub struct ServerLayer {
     route: fn(&Parts) -> Option<&str>,
     peer: fn(&Parts) -> Option<SocketAddr>,
-    trusts: Trusts,
+    trusts: TraceparentTrust,
     sampling: Option<Sampling>,
 }
 
 /// Whose `traceparent` counts.
 #[derive(Clone, Copy)]
-enum Trusts {
+enum TraceparentTrust {
     Nobody,
     Everybody,
     If(fn(&Parts) -> bool),
@@ -111,8 +111,13 @@ impl ServerLayer {
     /// knows the route of calls of gRPC.
     #[must_use]
     pub fn new() -> Self {
-        Side::Server.register();
-        Self { route: request::route, peer: request::peer, trusts: Trusts::Nobody, sampling: None }
+        RequestSide::Server.register();
+        Self {
+            route: request::route,
+            peer: request::peer,
+            trusts: TraceparentTrust::Nobody,
+            sampling: None,
+        }
     }
 
     /// Says what the route of a request is. It should have few different values, so it is never the
@@ -171,7 +176,7 @@ impl ServerLayer {
     /// ```
     #[must_use]
     pub fn trust_callers(mut self) -> Self {
-        self.trusts = Trusts::Everybody;
+        self.trusts = TraceparentTrust::Everybody;
         self
     }
 
@@ -191,7 +196,7 @@ impl ServerLayer {
     /// ```
     #[must_use]
     pub fn trust_callers_if(mut self, is_trusted: fn(&Parts) -> bool) -> Self {
-        self.trusts = Trusts::If(is_trusted);
+        self.trusts = TraceparentTrust::If(is_trusted);
         self
     }
 
@@ -226,9 +231,9 @@ impl Default for ServerLayer {
 impl fmt::Debug for ServerLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let trusts = match self.trusts {
-            Trusts::Nobody => "nobody",
-            Trusts::Everybody => "everybody",
-            Trusts::If(_) => "some",
+            TraceparentTrust::Nobody => "nobody",
+            TraceparentTrust::Everybody => "everybody",
+            TraceparentTrust::If(_) => "some",
         };
         f.debug_struct("ServerLayer")
             .field("trusts", &trusts)
@@ -267,11 +272,11 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let is_listened_to = Side::Server.is_listened_to();
+        let is_listened_to = RequestSide::Server.is_listened_to();
         let is_trusted = match self.layer.trusts {
-            Trusts::Nobody => false,
-            Trusts::Everybody => true,
-            Trusts::If(is_trusted) => {
+            TraceparentTrust::Nobody => false,
+            TraceparentTrust::Everybody => true,
+            TraceparentTrust::If(is_trusted) => {
                 let (parts, body) = request.into_parts();
                 let is_trusted = is_trusted(&parts);
                 request = Request::from_parts(parts, body);
@@ -299,12 +304,13 @@ impl<S> Server<S> {
         S: Service<Request<B>>,
     {
         let (parts, body) = request.into_parts();
-        let exchange = Exchange::new(Side::Server, &parts.method, size(&parts.headers, &body));
+        let exchange =
+            Exchange::new(RequestSide::Server, &parts.method, size(&parts.headers, &body));
         let parent = caller.as_ref().map_or(Parent::None, Parent::Of);
         let of_caller = || caller.as_ref().map(|_| Sampling::caller());
         let mut span = PolledSpan::off(exchange);
         span.begin(parent, self.layer.sampling.or_else(of_caller), |_| {
-            if !Side::Server.is_left_out() {
+            if !RequestSide::Server.is_left_out() {
                 let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
                 let (route, peer) = (route.unwrap_or_default(), (self.layer.peer)(&parts));
                 if is_long(method, &[route]) {

@@ -7,7 +7,7 @@ use nettrace_writer::{Context, Outcome, PolledSpan};
 use crate::events::Exchange;
 
 #[derive(Debug)]
-pub(crate) enum Tracked {
+pub(crate) enum ResponsePolling {
     /// The span of the request.
     Span(PolledSpan<Exchange>),
     /// Nobody listens. The caller's span, so that requests made meanwhile are in its trace.
@@ -16,7 +16,7 @@ pub(crate) enum Tracked {
     Nothing,
 }
 
-impl Tracked {
+impl ResponsePolling {
     /// Polls by `f`, which gets what is known of the request if it is recorded. If it returns an
     /// outcome, the span ends.
     #[inline]

@@ -168,7 +168,7 @@ pub struct Trace {
 }
 
 /// An event on a track, as its packet has it.
-struct Event {
+struct TrackEvent {
     at: i64,
     kind: u64,
     slice: Slice,
@@ -202,12 +202,12 @@ impl Trace {
             assert_eq!(number, 1);
             trace.packet(packet, &mut interned, &mut events);
         }
-        events.sort_by_key(|event: &Event| event.at);
+        events.sort_by_key(|event: &TrackEvent| event.at);
         trace.nest(events);
         trace
     }
 
-    fn packet(&mut self, packet: &[u8], interned: &mut Interned, events: &mut Vec<Event>) {
+    fn packet(&mut self, packet: &[u8], interned: &mut Interned, events: &mut Vec<TrackEvent>) {
         let fields = message(packet);
         let at = fields.iter().find_map(|(number, field)| match field {
             Field::Number(at) if *number == 8 => Some(*at as i64 - START),
@@ -295,9 +295,9 @@ impl Trace {
         self.tracks.insert(uuid, track);
     }
 
-    fn nest(&mut self, events: Vec<Event>) {
+    fn nest(&mut self, events: Vec<TrackEvent>) {
         let mut open: HashMap<u64, Vec<usize>> = HashMap::new();
-        for Event { at, kind, mut slice, value } in events {
+        for TrackEvent { at, kind, mut slice, value } in events {
             let stack = open.entry(slice.track).or_default();
             match kind {
                 1 | 3 => {
@@ -336,7 +336,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-fn event(body: &[u8], at: i64, interned: &Interned) -> Event {
+fn event(body: &[u8], at: i64, interned: &Interned) -> TrackEvent {
     let mut slice = Slice {
         start: at,
         end: None,
@@ -368,7 +368,7 @@ fn event(body: &[u8], at: i64, interned: &Interned) -> Event {
             other => panic!("an unexpected field of an event: {other:?}"),
         }
     }
-    Event { at, kind, slice, value }
+    TrackEvent { at, kind, slice, value }
 }
 
 fn annotation(body: &[u8], interned: &Interned) -> (Option<String>, Value) {

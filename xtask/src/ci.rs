@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use crate::{
-    beside::Beside, instructions, interface, lanes, layers, mutants, packages, seam, step::Tally,
-    weight, workspace::Workspace,
+    instructions, interface, lanes, layers, mutants, packages, parallel_lanes::ParallelLanes, seam,
+    step::Tally, weight, workspace::Workspace,
 };
 
 /// One thing that CI checks.
@@ -103,9 +103,9 @@ pub(crate) fn run(workspace: &Workspace, names: &[&str]) -> Result<()> {
         started = start(workspace, &others)?;
     }
     if outcome.is_err() {
-        started.into_iter().for_each(Beside::stop);
+        started.into_iter().for_each(ParallelLanes::stop);
     } else {
-        let mut done = started.into_iter().map(Beside::wait).collect::<Result<Vec<_>>>()?;
+        let mut done = started.into_iter().map(ParallelLanes::wait).collect::<Result<Vec<_>>>()?;
         done.sort_by_key(|row| !row.has_passed);
         for row in done {
             println!("\n=== beside others: {}", row.names);
@@ -129,8 +129,8 @@ pub(crate) fn run(workspace: &Workspace, names: &[&str]) -> Result<()> {
     outcome
 }
 
-fn start(workspace: &Workspace, rows: &[Vec<&'static Lane>]) -> Result<Vec<Beside>> {
-    rows.iter().map(|row| Beside::start(workspace, row)).collect()
+fn start(workspace: &Workspace, rows: &[Vec<&'static Lane>]) -> Result<Vec<ParallelLanes>> {
+    rows.iter().map(|row| ParallelLanes::start(workspace, row)).collect()
 }
 
 /// The lanes that run here, and the rows that run beside them. Lanes of a single row run here.

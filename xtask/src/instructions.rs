@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// What is counted.
-struct Row {
+struct CostRow {
     /// The program's argument.
     name: &'static str,
     what: &'static str,
@@ -41,7 +41,7 @@ struct Row {
     tolerance: f64,
 }
 
-const ROWS: [Row; 34] = [
+const ROWS: [CostRow; 34] = [
     row("floor", "the floor: counter, 24 bytes into a ring", 1),
     row("two_u64", "an event of two `u64`", 1),
     row("other_type", "two events, each of another type than the one before", 2),
@@ -57,7 +57,7 @@ const ROWS: [Row; 34] = [
     row("sampled_out_future", "an async call of one poll inside of such a trace", 0),
     row("sampled_out_poll", "each further poll of an async call inside of such a trace", 0),
     row("sampled_out_event", "an event inside of such a trace", 0),
-    Row { times: (3_000, 9_000), ..row("labels", "two labels, two events, leave", 0) },
+    CostRow { times: (3_000, 9_000), ..row("labels", "two labels, two events, leave", 0) },
     row("tracing_event", "an event of `tracing`: two `u64`, a message", 0),
     row("tracing_fields", "an event of `tracing`: two `u64`", 0),
     row("tracing_span", "a span of `tracing`: two `u64`, entered once", 0),
@@ -76,20 +76,20 @@ const ROWS: [Row; 34] = [
     row("counter_add", "`add` of a counter, which nobody reads", 0),
     row("histogram_record", "`record` of a histogram, which nobody reads", 0),
     // What happens once counts too, and how many rounds the flusher has meanwhile.
-    Row {
+    CostRow {
         times: (0, 10_000),
         tolerance: 0.1,
         ..row("first_10000", "each of a process's first 10,000 events", 1)
     },
 ];
 
-const fn row(name: &'static str, what: &'static str, events: u64) -> Row {
-    Row { name, what, times: (100_000, 300_000), events, tolerance: 0.02 }
+const fn row(name: &'static str, what: &'static str, events: u64) -> CostRow {
+    CostRow { name, what, times: (100_000, 300_000), events, tolerance: 0.02 }
 }
 
 /// A row that takes long, and has few surprises.
-const fn requests(name: &'static str, what: &'static str) -> Row {
-    Row { times: (10_000, 30_000), ..row(name, what, 0) }
+const fn requests(name: &'static str, what: &'static str) -> CostRow {
+    CostRow { times: (10_000, 30_000), ..row(name, what, 0) }
 }
 
 /// The file of bounds, in the workspace.
@@ -156,7 +156,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let requests = request::count(workspace, &folder)?;
     let mut of_request = Vec::new();
     for (each, row) in requests.into_iter().zip(&request::ROWS) {
-        let request::Row { name, what, tolerance, .. } = row;
+        let request::CostRow { name, what, tolerance, .. } = row;
         let bound = bounds.rows.get(*name).copied();
         let shown = shown(bound);
         println!("{name:<20} {each:>12.1} {:>11} {shown:>9}  {what}", "");
@@ -183,7 +183,7 @@ struct Count {
 }
 
 /// Instructions each time, and how many of them were the flusher's.
-fn each(row: &Row, few: &Count, many: &Count) -> (f64, f64) {
+fn each(row: &CostRow, few: &Count, many: &Count) -> (f64, f64) {
     let times = (row.times.1 - row.times.0) as f64;
     let owner = (many.owner as f64 - few.owner as f64) / times;
     let others = (many.others as f64 - few.others as f64) / times;
@@ -191,7 +191,7 @@ fn each(row: &Row, few: &Count, many: &Count) -> (f64, f64) {
 }
 
 /// Runs the program once under callgrind.
-fn count(program: &Path, folder: &Path, row: &Row, times: u64) -> Result<Count> {
+fn count(program: &Path, folder: &Path, row: &CostRow, times: u64) -> Result<Count> {
     let out = format!("{}-{times}", row.name);
     Step::new("valgrind")
         .args(["--tool=callgrind", "--quiet", "--separate-threads=yes"])

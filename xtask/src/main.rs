@@ -11,7 +11,6 @@
 //! A lane that finds nothing to check fails, so that no lane passes for ever.
 
 mod bench;
-mod beside;
 mod bounds;
 mod ci;
 mod instructions;
@@ -20,6 +19,7 @@ mod lanes;
 mod layers;
 mod mutants;
 mod packages;
+mod parallel_lanes;
 mod request;
 mod seam;
 mod step;

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What a session adds to a request.
-pub(crate) struct Row {
+pub(crate) struct CostRow {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
     pub(crate) unit: &'static str,
@@ -25,20 +25,20 @@ pub(crate) struct Row {
     pub(crate) tolerance: f64,
 }
 
-pub(crate) const ROWS: [Row; 3] = [
-    Row {
+pub(crate) const ROWS: [CostRow; 3] = [
+    CostRow {
         name: "service_request",
         what: "what a session adds to a request of the service",
         unit: "instructions",
         tolerance: 0.10,
     },
-    Row {
+    CostRow {
         name: "service_i1_misses",
         what: "misses of the instruction cache that it adds",
         unit: "misses",
         tolerance: 0.08,
     },
-    Row {
+    CostRow {
         name: "service_d1_misses",
         what: "misses of the data cache that it adds",
         unit: "misses",

@@ -9,7 +9,7 @@
 use anyhow::{Result, ensure};
 
 use crate::{
-    layers::imports::{self, Source},
+    layers::imports::{self, ModuleImports},
     step::Tally,
     workspace::Workspace,
 };
@@ -73,7 +73,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 /// What a file names that it may not, or that it is listed and names nothing.
 fn check(
     name: &str,
-    source: &Source,
+    source: &ModuleImports,
     listed: &[(&str, &str)],
     is_banned: fn(&[String]) -> bool,
     what: &str,
@@ -106,7 +106,7 @@ mod tests {
     /// How many paths of a text are banned.
     #[track_caller]
     fn check(is_banned: fn(&[String]) -> bool, text: &str, count: usize) {
-        let source = Source::read(Vec::new(), "a.rs".into(), text.parse().unwrap());
+        let source = ModuleImports::read(Vec::new(), "a.rs".into(), text.parse().unwrap());
         let found = source.others.iter().filter(|path| is_banned(path)).count();
         assert_eq!(found, count, "{text}");
     }

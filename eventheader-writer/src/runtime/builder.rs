@@ -6,7 +6,7 @@ use nettrace_event::{
 };
 
 use crate::{
-    buffer::Kept,
+    buffer::HeapBuffer,
     emit::{self, Context},
     encoder::EventHeaderEncoder,
     error::Error,
@@ -41,7 +41,7 @@ pub struct EventBuilder {
     header: Header,
     /// Header and metadata. The header is filled in last.
     metadata: Vec<u8>,
-    payload: Kept,
+    payload: HeapBuffer,
     /// For each open struct: the position of its number of fields, and that number.
     structs: Vec<(usize, usize)>,
     /// Whether there are fields: attributes must come before them.
@@ -67,7 +67,7 @@ impl EventBuilder {
             name: String::new(),
             header: Header::default(),
             metadata: Vec::with_capacity(256),
-            payload: Kept::new(),
+            payload: HeapBuffer::new(),
             structs: Vec::new(),
             has_fields: false,
             error: None,

@@ -17,7 +17,7 @@ use std::{cell::Cell, sync::TryLockError};
 use nettrace_event::registry;
 
 use super::registrar;
-use super::{LOCKED_HERE, Locked, STATE, lock};
+use super::{LOCKED_HERE, LockedState, STATE, lock};
 use crate::{sync::pause, sys};
 
 /// How many times the end of the process tries to take the lock, with a pause of a millisecond
@@ -32,7 +32,7 @@ pub(super) fn accompany() {
 
 thread_local! {
     /// The locks that this thread holds during a `fork`, in the order of their release.
-    static FORKING: Cell<Option<(registrar::Held, Locked)>> = const { Cell::new(None) };
+    static FORKING: Cell<Option<(registrar::ForkLock, LockedState)>> = const { Cell::new(None) };
 }
 
 extern "C" fn before_fork() {

@@ -79,10 +79,11 @@ static CALLER: AtomicU32 = AtomicU32::new(Caller::Unknown as u32);
 
 /// The place where the thread finds its task and leaves the answer. The lock is [held](hold) during
 /// a `fork`.
-static DESK: Desk = Desk { task: Mutex::new(Task::None), changed: Condvar::new() };
+static DESK: RegistrarQueue =
+    RegistrarQueue { task: Mutex::new(Task::None), changed: Condvar::new() };
 
 #[derive(Debug)]
-struct Desk {
+struct RegistrarQueue {
     task: Mutex<Task>,
     changed: Condvar,
 }
@@ -130,13 +131,13 @@ pub(crate) fn unregister(fd: i32, word: &'static AtomicU32, bit: u32) -> io::Res
 }
 
 /// Locks the state that the thread shares with others, for the time of a `fork`.
-pub(crate) struct Held {
+pub(crate) struct ForkLock {
     _task: MutexGuard<'static, Task>,
 }
 
 /// Call this before a `fork`, with the lock of the state, so that no call is under way.
-pub(crate) fn hold() -> Held {
-    Held { _task: desk() }
+pub(crate) fn hold() -> ForkLock {
+    ForkLock { _task: desk() }
 }
 
 /// Call this in a forked child. Returns `true` if the kernel may have forgotten every word there,

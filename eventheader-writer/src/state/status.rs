@@ -1,6 +1,6 @@
 //! What an application is told of its tracepoints.
 
-use super::{Entry, KERNEL, lock, points};
+use super::{KERNEL, WordEntry, lock, points};
 use crate::{sync::Ordering, tracefs::Availability};
 
 /// The current tracepoints of this process.
@@ -64,7 +64,7 @@ pub struct TracepointStatus {
 pub fn status() -> Status {
     let state = lock();
     let mut tracepoints: Vec<TracepointStatus> = Vec::new();
-    let are_written = |entry: &&Entry| !std::ptr::eq(entry.channel, &raw const points::NOWHERE);
+    let are_written = |entry: &&WordEntry| !std::ptr::eq(entry.channel, &raw const points::NOWHERE);
     for entry in state.entries.iter().filter(are_written) {
         let enabled = entry.word.load(Ordering::Relaxed) & KERNEL != 0 && entry.is_registered;
         let write_index = entry.is_registered.then(|| entry.channel.write_index()).flatten();

@@ -15,7 +15,7 @@ use crate::{
         BATCH,
         view::{Begin, Other},
     },
-    csv_cell::Cell,
+    csv_cell::CsvCell,
     dump::{self, Extra, Facts, processor},
     payload::{JsonFields, JsonLabels},
     spelling::{self, to_json},
@@ -264,7 +264,7 @@ fn number(out: &mut Vec<u8>, number: Option<u64>) -> io::Result<()> {
 
 /// Writes a comma and a text.
 fn text(out: &mut Vec<u8>, text: &str) -> io::Result<()> {
-    write!(out, ",{}", Cell(text))
+    write!(out, ",{}", CsvCell(text))
 }
 
 /// Writes a comma and a value as JSON.

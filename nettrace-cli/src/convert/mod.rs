@@ -58,7 +58,7 @@ use crate::{
     },
     failure::Failure,
     files::Origins,
-    limits::Limits,
+    read_options::ReadOptions,
     source::Source,
 };
 
@@ -140,7 +140,7 @@ pub(crate) fn copies(to: Option<To>, out: &Path) -> bool {
 /// Writes the trace `source` again. If the path is `-`, the result goes to `stdout`.
 pub(crate) fn run(
     source: Source,
-    limits: Limits,
+    limits: ReadOptions,
     task: Task<'_>,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -180,7 +180,7 @@ pub(crate) fn run(
 /// `-`, the result goes to `stdout`.
 pub(crate) fn redact(
     source: Source,
-    limits: Limits,
+    limits: ReadOptions,
     to: &OutputFile,
     options: &RedactOptions,
     stdout: &mut impl Write,

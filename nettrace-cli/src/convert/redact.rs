@@ -15,7 +15,7 @@ use nettrace_format::{
 };
 use nettrace_reader::{Field, Label, Metadata, Type};
 
-use crate::{convert::omissions::is_unread, failure::Failure, meant};
+use crate::{convert::omissions::is_unread, failure::Failure, suggestions};
 
 /// What to leave out, and how.
 #[derive(Clone, Debug, clap::Args)]
@@ -60,7 +60,7 @@ pub(super) fn result(redaction: &Redaction, types: &[Metadata]) -> Result<(), Fa
     let mut known = BTreeSet::new();
     types.iter().for_each(|ty| add_names(&ty.fields, &mut known));
     let found = |name| nearest_field(name, known.iter().copied());
-    let unused = unused.map(|name| format!("`{name}`{}", meant::hint(found(name))));
+    let unused = unused.map(|name| format!("`{name}`{}", suggestions::hint(found(name))));
     let names = unused.collect::<Vec<_>>().join(", ");
     Err(Failure::Redact(format!("nothing in the trace is called {names}")))
 }

@@ -16,10 +16,10 @@ use nettrace_views::{
 use crate::{
     convert::{Task, destination::Destination},
     failure::Failure,
-    limits::Limits,
-    meant,
+    read_options::ReadOptions,
     source::Source,
     standard_error::say,
+    suggestions,
 };
 
 /// The targets that are no [`View`]. A new one gets a file of its own, and a line here.
@@ -82,7 +82,7 @@ pub(crate) struct Start<'a> {
     /// The major version of the trace.
     pub(crate) version: u32,
     pub(crate) task: Task<'a>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ReadOptions,
 }
 
 /// Writes the trace of `reader` in the format of a viewer. `dimension` is the field that was asked
@@ -104,7 +104,7 @@ pub(super) fn run(
         let tells =
             |of: &Metadata| matches!(Role::of(of, None, version), Role::Start | Role::Single);
         let tellers = (tells, "start of a span");
-        say(meant::unknown_field("--dimension", field, events.type_totals(), tellers))?;
+        say(suggestions::unknown_field("--dimension", field, events.type_totals(), tellers))?;
     }
     result
 }
@@ -113,7 +113,7 @@ pub(super) fn run(
 pub(super) fn run_other(
     other: &Other,
     reader: Reader<Source>,
-    limits: Limits,
+    limits: ReadOptions,
     task: Task<'_>,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {

@@ -5,19 +5,14 @@ use std::{fs, path::PathBuf};
 use clap::ValueHint;
 use nettrace_views::viewers::{self, By, Folded, Options, View};
 
-use crate::{
-    failure::Failure,
-    limits::Limits,
-    source::Source,
-    standard_error,
-};
+use crate::{failure::Failure, read_options::ReadOptions, source::Source, standard_error};
 
 /// Reads another trace than the one that is converted, from its path. A function of the layer
 /// above, which joins and merges files.
 pub(crate) type ReadOther = fn(
     &PathBuf,
-    Limits,
-    &mut dyn FnMut(Source, Limits) -> Result<(), Failure>,
+    ReadOptions,
+    &mut dyn FnMut(Source, ReadOptions) -> Result<(), Failure>,
 ) -> Result<(), Failure>;
 
 /// The values of `--by`.
@@ -48,7 +43,7 @@ impl ViewOptions {
     pub(super) fn for_view(
         &self,
         view: View,
-        limits: Limits,
+        limits: ReadOptions,
         read_other: ReadOther,
     ) -> Result<Options, Failure> {
         let mut options = Options::default()
@@ -81,7 +76,7 @@ impl ViewOptions {
 /// The stacks of another trace, or of a text that `--to folded` has written.
 fn folded(
     path: &PathBuf,
-    limits: Limits,
+    limits: ReadOptions,
     options: &Options,
     read_other: ReadOther,
 ) -> Result<Folded, Failure> {

@@ -9,18 +9,18 @@ use nettrace_views::{
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    dump::{Extra, Shown, processor},
+    dump::{Extra, ShownEvent, processor},
     payload::{JsonFields, JsonLabels},
     spelling::{self, to_json},
 };
 
-pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+pub(super) fn write(shown: &ShownEvent<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     to_json(&mut *out, shown)?;
     out.push(b'\n');
     Ok(())
 }
 
-impl Serialize for Shown<'_> {
+impl Serialize for ShownEvent<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { event, ty, payload, time, .. } = self;
         let (metadata, header, thread) = (event.metadata(), event.header, event.thread());
@@ -67,7 +67,7 @@ impl Serialize for Shown<'_> {
     }
 }
 
-impl Shown<'_> {
+impl ShownEvent<'_> {
     fn extra<M: SerializeMap>(&self, extra: Extra, map: &mut M) -> Result<(), M::Error> {
         let event = self.event;
         match extra {

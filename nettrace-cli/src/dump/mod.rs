@@ -15,11 +15,11 @@ use nettrace_views::{
 };
 
 use crate::{
+    duplicate_type_names::DuplicateTypeNames,
     failure::Failure,
     filter::{Filter, FilterOptions, Subject, ThreadPattern},
-    limits::Limits,
     lines::Lines,
-    namesakes::Namesakes,
+    read_options::ReadOptions,
     source::Source,
     spelling,
     summary::Summary,
@@ -61,7 +61,7 @@ pub(crate) enum Extra {
 }
 
 /// One event, as the writers of text and JSON need it.
-struct Shown<'a> {
+struct ShownEvent<'a> {
     event: &'a Event<'a>,
     ty: &'a EventType,
     payload: &'a Payload<'a>,
@@ -74,7 +74,7 @@ struct Shown<'a> {
     facts: &'a Facts,
 }
 
-impl Shown<'_> {
+impl ShownEvent<'_> {
     /// What tells its process from others in the trace.
     fn process_name(&self) -> Option<Cow<'_, str>> {
         self.facts.processes.told_apart(process_id(self.event))
@@ -90,7 +90,7 @@ impl Shown<'_> {
 
 pub(crate) fn run(
     source: Source,
-    limits: Limits,
+    limits: ReadOptions,
     options: &DumpOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -98,13 +98,16 @@ pub(crate) fn run(
         true => json::write,
         false => text::write,
     };
-    let mut namesakes = Namesakes::default();
+    let mut namesakes = DuplicateTypeNames::default();
     let has_stacks = options.show.contains(&Extra::Stack);
     each(source, limits, &options.filter, has_stacks, out, |event, ty, payload, facts, line| {
         let time = facts.clock.at(event.header.timestamp);
         let place = namesakes.place(event.metadata());
         let extras = &options.show;
-        write(&Shown { event, ty, payload, time, extras, has_labels: true, place, facts }, line)
+        write(
+            &ShownEvent { event, ty, payload, time, extras, has_labels: true, place, facts },
+            line,
+        )
     })
 }
 
@@ -127,17 +130,17 @@ impl Facts {
 }
 
 /// Whether an event could be shown.
-type Showing = io::Result<()>;
+type ShowOutcome = io::Result<()>;
 
 /// Shows the events that pass the filters, in the order of time, and writes a summary to standard
 /// error. Frames of stacks have names only if the caller `has_stacks`.
 pub(crate) fn each(
     source: Source,
-    limits: Limits,
+    limits: ReadOptions,
     options: &FilterOptions,
     has_stacks: bool,
     out: &mut impl Write,
-    mut show: impl FnMut(&Event<'_>, &EventType, &Payload<'_>, &Facts, &mut Vec<u8>) -> Showing,
+    mut show: impl FnMut(&Event<'_>, &EventType, &Payload<'_>, &Facts, &mut Vec<u8>) -> ShowOutcome,
 ) -> Result<(), Failure> {
     let mut summary = Summary::start();
     let mut events = limits.options().open(source)?.sorted();
@@ -161,7 +164,7 @@ pub(crate) fn each(
         if has_stacks {
             facts.names.learn(&event);
         }
-        if !filter.passes(&OfNetTrace { event: &event, clock }) {
+        if !filter.passes(&NetTraceSubject { event: &event, clock }) {
             continue;
         }
         let ty = types.of(&event, EventType::of);
@@ -185,12 +188,12 @@ pub(crate) fn each(
 }
 
 /// An event as filters see it.
-struct OfNetTrace<'a> {
+struct NetTraceSubject<'a> {
     event: &'a Event<'a>,
     clock: Clock,
 }
 
-impl Subject for OfNetTrace<'_> {
+impl Subject for NetTraceSubject<'_> {
     fn provider(&self) -> &str {
         &self.event.metadata().provider
     }
@@ -230,7 +233,7 @@ pub(crate) fn json(
 ) -> Result<Vec<u8>, serde_json::Error> {
     let time = facts.clock.at(event.header.timestamp);
     let mut out = Vec::new();
-    let shown = Shown { event, ty, payload, time, extras, has_labels, place: None, facts };
+    let shown = ShownEvent { event, ty, payload, time, extras, has_labels, place: None, facts };
     spelling::to_json(&mut out, &shown)?;
     Ok(out)
 }

@@ -9,13 +9,13 @@ use nettrace_views::{
 };
 
 use crate::{
-    dump::{Extra, Shown},
+    dump::{Extra, ShownEvent},
     seconds::Seconds,
     spelling::{self, OneLine},
 };
 
-pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-    let Shown { event, ty, payload, time, .. } = shown;
+pub(super) fn write(shown: &ShownEvent<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    let ShownEvent { event, ty, payload, time, .. } = shown;
     match time.time {
         Some(time) => write!(out, "{time}")?,
         None => write!(out, "{:>30}", "-")?,
@@ -58,7 +58,7 @@ fn write_thread(thread: &Thread, out: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-fn write_extra(extra: Extra, shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+fn write_extra(extra: Extra, shown: &ShownEvent<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     let event = shown.event;
     match extra {
         Extra::CaptureThread => {

@@ -15,7 +15,7 @@ use std::{
 
 use nettrace_format::v6::BlockKind;
 
-use super::{Blocks, File};
+use super::{BlockFile, File};
 
 /// How many bytes of each file are in memory while files are compared.
 const HEAD: usize = 4 << 10;
@@ -71,7 +71,7 @@ fn groups(files: &[File]) -> impl Iterator<Item = Range<usize>> {
 /// The first bytes of a file, at most up to the end of the stream.
 fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    let mut blocks = Blocks::open(path, HEAD as u64, &mut head)?;
+    let mut blocks = BlockFile::open(path, HEAD as u64, &mut head)?;
     loop {
         let start = head.len();
         if !blocks.next_block(&mut head)? {
@@ -88,7 +88,7 @@ fn head(path: &Path) -> io::Result<Vec<u8>> {
 fn is_within(file: &Path, other: &Path) -> io::Result<bool> {
     let mut theirs = BufReader::with_capacity(256 << 10, fs::File::open(other)?);
     let (mut ours, mut same) = (Vec::new(), Vec::new());
-    let mut blocks = Blocks::open(file, u64::MAX, &mut ours)?;
+    let mut blocks = BlockFile::open(file, u64::MAX, &mut ours)?;
     loop {
         same.clear();
         (&mut theirs).take(ours.len() as u64).read_to_end(&mut same)?;

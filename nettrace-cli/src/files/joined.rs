@@ -10,33 +10,33 @@ use std::{
 
 use nettrace_format::v6;
 
-use crate::files::End;
+use crate::files::ReadEnd;
 
 /// The size of the header of a stream of version 6.
 const STREAM_HEADER: usize = 20;
 
 /// A file, block after block.
-pub(crate) struct Blocks(Take<BufReader<fs::File>>);
+pub(crate) struct BlockFile(Take<BufReader<fs::File>>);
 
 /// One of the files, and how many bytes of it are read. If there is a bound, the file may end there
 /// in the middle.
-pub(crate) type Part = (PathBuf, u64);
+pub(crate) type FilePart = (PathBuf, u64);
 
 /// The bytes of several streams of version 6. Each file is opened when the one before has ended.
 /// What stands behind the end of a stream is left out. A stream that ends early gets an end.
 pub(crate) struct Joined {
-    rest: vec::IntoIter<Part>,
-    file: Option<(Part, Blocks)>,
+    rest: vec::IntoIter<FilePart>,
+    file: Option<(FilePart, BlockFile)>,
     /// A block, and how much of it has been read.
     block: Vec<u8>,
     read: usize,
     /// How many bytes have been handed out, with all of `block`.
     bytes: u64,
-    end: Arc<Mutex<End>>,
+    end: Arc<Mutex<ReadEnd>>,
 }
 
 impl Joined {
-    pub(crate) fn new(files: Vec<Part>, end: Arc<Mutex<End>>) -> Self {
+    pub(crate) fn new(files: Vec<FilePart>, end: Arc<Mutex<ReadEnd>>) -> Self {
         let rest = files.into_iter();
         Self { rest, file: None, block: Vec::new(), read: 0, bytes: 0, end }
     }
@@ -50,7 +50,7 @@ impl Joined {
             let named = |error: io::Error| {
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
             };
-            let file = Blocks::open(&path, most, &mut self.block).map_err(named)?;
+            let file = BlockFile::open(&path, most, &mut self.block).map_err(named)?;
             let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(begins) = &mut end.begins {
                 begins.push((self.bytes, path.clone()));
@@ -77,7 +77,7 @@ impl Joined {
     }
 }
 
-impl Blocks {
+impl BlockFile {
     /// Opens a file, of which at most so many bytes are read. Appends the header of its stream.
     pub(crate) fn open(path: &Path, most: u64, out: &mut Vec<u8>) -> io::Result<Self> {
         let file = BufReader::with_capacity(256 << 10, fs::File::open(path)?);

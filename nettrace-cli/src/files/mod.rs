@@ -27,10 +27,10 @@ use nettrace_views::model::{Clock, Time};
 use serde::Serialize;
 
 pub(crate) use self::{
-    joined::{Blocks, Joined, Part},
+    joined::{BlockFile, FilePart, Joined},
     origins::Origins,
 };
-use crate::{failure::Failure, foreign, spelling::OneLine, standard_error::say};
+use crate::{failure::Failure, other_file_types, spelling::OneLine, standard_error::say};
 
 /// The traces that a command reads.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl Files {
     }
 
     /// What is shown of several files; nothing of one.
-    pub(crate) fn shown(&self) -> Vec<Shown> {
+    pub(crate) fn shown(&self) -> Vec<RecordingFiles> {
         match &self.content {
             Content::One(_) => Vec::new(),
             Content::Several(recordings) => recordings.iter().map(Recording::shown).collect(),
@@ -219,7 +219,7 @@ fn leave_out(path: &Path, why: &io::Error) -> io::Result<()> {
 }
 
 fn is_heph_at(path: &Path) -> bool {
-    first_bytes(path, foreign::LONGEST as u64).is_ok_and(|first| is_heph(&first))
+    first_bytes(path, other_file_types::LONGEST as u64).is_ok_and(|first| is_heph(&first))
 }
 
 /// Whether a file is called as traces are.
@@ -235,7 +235,7 @@ fn traces_in(folder: &Path, unread: &mut usize) -> Result<Vec<PathBuf>, Failure>
     let mut found = Vec::new();
     for path in visible_files(folder).map_err(fail)? {
         let path = path.map_err(fail)?;
-        let first = match first_bytes(&path, foreign::LONGEST as u64) {
+        let first = match first_bytes(&path, other_file_types::LONGEST as u64) {
             Ok(first) => first,
             Err(Failure::Open(_, why)) => {
                 leave_out(&path, &why)?;
@@ -276,12 +276,12 @@ impl File {
             let text = "standard input cannot be one of several traces";
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, text)));
         }
-        let first = first_bytes(&path, foreign::LONGEST as u64)?;
+        let first = first_bytes(&path, other_file_types::LONGEST as u64)?;
         if is_heph(&first) {
             let text = "a Heph trace cannot be one of several: convert it first (--to v6)";
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, text)));
         }
-        if let Some((what, advice)) = foreign::tell(&first, &path) {
+        if let Some((what, advice)) = other_file_types::tell(&first, &path) {
             let text = format!("this is no trace, but {what}; {advice}");
             return Err(fail(io::Error::new(io::ErrorKind::InvalidData, text)));
         }
@@ -314,7 +314,9 @@ pub(crate) fn of_recording(folder: &Path, name: &str) -> io::Result<Vec<File>> {
     for path in visible_files(folder)? {
         let path = path?;
         // Another file that cannot be read does not matter.
-        if !first_bytes(&path, foreign::LONGEST as u64).is_ok_and(|first| first == b"Nettrace") {
+        if !first_bytes(&path, other_file_types::LONGEST as u64)
+            .is_ok_and(|first| first == b"Nettrace")
+        {
             continue;
         }
         let Ok(file) = File::open(path) else { continue };
@@ -368,7 +370,7 @@ pub(crate) fn recordings(mut files: Vec<File>) -> io::Result<Vec<Recording>> {
 
 /// The files of a recording, as `info` shows them.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Shown {
+pub(crate) struct RecordingFiles {
     /// `None`: they do not say.
     pub(crate) recording: Option<String>,
     pub(crate) files: usize,
@@ -380,7 +382,7 @@ pub(crate) struct Shown {
 }
 
 impl Recording {
-    fn shown(&self) -> Shown {
+    fn shown(&self) -> RecordingFiles {
         let mut numbers: Vec<(u64, u64)> = Vec::new();
         for (_, number) in self.files.iter().filter_map(|file| file.part.as_ref()) {
             match numbers.last_mut() {
@@ -388,7 +390,7 @@ impl Recording {
                 _ => numbers.push((*number, *number)),
             }
         }
-        Shown {
+        RecordingFiles {
             recording: self.files[0].part.as_ref().map(|part| part.0.clone()),
             files: self.files.len(),
             numbers,
@@ -401,7 +403,7 @@ impl Recording {
         self.files.iter().all(|file| file.version >= 6 && file.part.is_some())
     }
 
-    pub(crate) fn parts(&self) -> Vec<Part> {
+    pub(crate) fn parts(&self) -> Vec<FilePart> {
         self.files.iter().map(|file| (file.path.clone(), file.most)).collect()
     }
 
@@ -437,7 +439,7 @@ impl fmt::Display for Gap<'_> {
 
 /// How the reading of several files ended.
 #[derive(Debug, Default)]
-pub(crate) struct End {
+pub(crate) struct ReadEnd {
     /// Where the bytes of each file begin, if they are what the command reads.
     pub(crate) begins: Option<Vec<(u64, PathBuf)>>,
     /// Files that could not be read to their end, and why.
@@ -446,18 +448,18 @@ pub(crate) struct End {
 
 /// What several files tell when they have been read.
 #[derive(Debug)]
-pub(crate) struct Ending(pub(crate) Option<Arc<Mutex<End>>>);
+pub(crate) struct JoinedEnding(pub(crate) Option<Arc<Mutex<ReadEnd>>>);
 
 /// What a command knows of the files that it reads as one trace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct About<'a> {
+pub(crate) struct SourceFiles<'a> {
     /// What they are called.
     pub(crate) name: &'a Path,
-    pub(crate) recordings: &'a [Shown],
-    pub(crate) ending: &'a Ending,
+    pub(crate) recordings: &'a [RecordingFiles],
+    pub(crate) ending: &'a JoinedEnding,
 }
 
-impl About<'_> {
+impl SourceFiles<'_> {
     /// What is missing of the files, in sentences. Call it when the trace has been read.
     pub(crate) fn missing(&self) -> Vec<String> {
         let gaps = self.recordings.iter().flat_map(|it| &it.gaps).cloned();
@@ -465,7 +467,7 @@ impl About<'_> {
     }
 }
 
-impl Ending {
+impl JoinedEnding {
     /// Which files could not be read to their end, and why.
     fn damaged(&self) -> Vec<String> {
         let Some(end) = &self.0 else { return Vec::new() };

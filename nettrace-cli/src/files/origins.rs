@@ -28,18 +28,18 @@ const NAMELESS: char = '~';
 
 /// Files of which a trace was made: their numbers, by the names of their recordings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Origins(BTreeMap<String, Vec<Numbers>>);
+pub(crate) struct Origins(BTreeMap<String, Vec<FileNumbers>>);
 
 /// Files of one recording whose numbers follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Numbers {
+struct FileNumbers {
     first: u64,
     last: u64,
     /// How many bytes the last of them has, or [`UNKNOWN`]. Those before it are complete.
     size: u64,
 }
 
-impl Numbers {
+impl FileNumbers {
     /// Whether all these are among others.
     fn are_in(&self, others: &[Self]) -> bool {
         let is_known = self.size != UNKNOWN;
@@ -60,7 +60,7 @@ impl Origins {
                 }),
                 None => {
                     let (name, number) = identity(&file.trace);
-                    let own = Numbers { first: number, last: number, size: file.size };
+                    let own = FileNumbers { first: number, last: number, size: file.size };
                     all.0.entry(name).or_default().push(own);
                 }
             }
@@ -75,7 +75,7 @@ impl Origins {
             return Some(stated);
         }
         let (name, number) = identity(trace);
-        let own = Numbers { first: number, last: number, size: UNKNOWN };
+        let own = FileNumbers { first: number, last: number, size: UNKNOWN };
         (!name.starts_with(NAMELESS)).then(|| Self([(name, vec![own])].into()))
     }
 
@@ -93,7 +93,8 @@ impl Origins {
             let (numbers, size) = rest.split_once(':').unwrap_or((rest, ""));
             let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
             let size = if size.is_empty() { UNKNOWN } else { size.parse().ok()? };
-            let numbers = Numbers { first: first.parse().ok()?, last: last.parse().ok()?, size };
+            let numbers =
+                FileNumbers { first: first.parse().ok()?, last: last.parse().ok()?, size };
             all.0.entry(name.to_owned()).or_default().push(numbers);
         }
         Some(all)
@@ -114,7 +115,7 @@ impl Origins {
     /// Whether a file is among these.
     fn have(&self, file: &File) -> bool {
         let (name, number) = identity(&file.trace);
-        let own = Numbers { first: number, last: number, size: file.size };
+        let own = FileNumbers { first: number, last: number, size: file.size };
         self.0.get(&name).is_some_and(|numbers| own.are_in(numbers))
     }
 
@@ -127,7 +128,7 @@ impl Origins {
 }
 
 /// Joins numbers that follow each other.
-fn join(numbers: &mut Vec<Numbers>) {
+fn join(numbers: &mut Vec<FileNumbers>) {
     numbers.sort();
     numbers.dedup_by(|next, before| {
         let is_next = next.first <= before.last.saturating_add(1);
@@ -142,7 +143,7 @@ fn join(numbers: &mut Vec<Numbers>) {
 impl fmt::Display for Origins {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.0.iter().flat_map(|(name, all)| all.iter().map(move |it| (name, it)));
-        for (at, (name, Numbers { first, last, size })) in all.enumerate() {
+        for (at, (name, FileNumbers { first, last, size })) in all.enumerate() {
             let blank = if at > 0 { " " } else { "" };
             write!(f, "{blank}{name}/{first}")?;
             if first != last {

@@ -15,8 +15,8 @@ use nettrace_views::model::Clock;
 
 use crate::{
     failure::Failure,
-    meant,
     spelling::{self, OneLine},
+    suggestions,
 };
 
 pub(crate) use self::{
@@ -41,20 +41,20 @@ pub(crate) trait Subject {
 /// The filters of a command, with their counts.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
-    providers: Option<(Vec<Pattern>, Stage)>,
-    events: Option<(Vec<Pattern>, Stage)>,
-    threads: Option<(Vec<ThreadPattern>, Stage)>,
+    providers: Option<(Vec<Pattern>, FilterStage)>,
+    events: Option<(Vec<Pattern>, FilterStage)>,
+    threads: Option<(Vec<ThreadPattern>, FilterStage)>,
     /// The accepted times, in nanoseconds since the start of the trace.
-    times: Option<(i128, i128, Stage)>,
-    level: Option<(u8, Stage)>,
-    conditions: Vec<(Condition, Stage)>,
+    times: Option<(i128, i128, FilterStage)>,
+    level: Option<(u8, FilterStage)>,
+    conditions: Vec<(Condition, FilterStage)>,
     /// The number of tested events.
     seen: u64,
 }
 
 /// The counts of one filter.
 #[derive(Debug, Default)]
-struct Stage {
+struct FilterStage {
     passed: u64,
     /// Some of the values that did not pass. For a condition: some of the names of the fields and
     /// labels that events without the field have.
@@ -70,8 +70,8 @@ const MOST_OTHERS: usize = 1000;
 impl Filter {
     /// The filters of a command, for a trace with this clock.
     pub(crate) fn new(options: &FilterOptions, clock: Clock) -> Result<Self, Failure> {
-        fn stage<T: Clone>(values: &[T]) -> Option<(Vec<T>, Stage)> {
-            (!values.is_empty()).then(|| (values.to_vec(), Stage::default()))
+        fn stage<T: Clone>(values: &[T]) -> Option<(Vec<T>, FilterStage)> {
+            (!values.is_empty()).then(|| (values.to_vec(), FilterStage::default()))
         }
         let times = match (&options.from, &options.to) {
             (None, None) => None,
@@ -86,7 +86,7 @@ impl Filter {
                         clock.start().map(|start| nanos - start).ok_or(Failure::NoWallClock)
                     }
                 };
-                Some((at(from, i128::MIN)?, at(to, i128::MAX)?, Stage::default()))
+                Some((at(from, i128::MIN)?, at(to, i128::MAX)?, FilterStage::default()))
             }
         };
         Ok(Self {
@@ -94,8 +94,8 @@ impl Filter {
             events: stage(&options.event),
             threads: stage(&options.thread),
             times,
-            level: options.level.map(|level| (level, Stage::default())),
-            conditions: options.conditions().map(|it| (it, Stage::default())).collect(),
+            level: options.level.map(|level| (level, FilterStage::default())),
+            conditions: options.conditions().map(|it| (it, FilterStage::default())).collect(),
             seen: 0,
         })
     }
@@ -174,7 +174,7 @@ impl Filter {
             if stage.passed == 0 {
                 let others = || stage.others.iter().map(|it| &**it);
                 let hinted = patterns.iter().map(Pattern::to_string).map(|pattern| {
-                    let hint = meant::hint(nearest(&pattern, others()));
+                    let hint = suggestions::hint(nearest(&pattern, others()));
                     pattern + &hint
                 });
                 let (patterns, others) = (list(hinted), stage.list_others());
@@ -211,7 +211,7 @@ impl Filter {
                 }
                 let field = condition.field();
                 let others = stage.others.iter().map(|it| &**it);
-                let hint = meant::hint(nearest_field(field, others));
+                let hint = suggestions::hint(nearest_field(field, others));
                 let there_are = match stage.list_others() {
                     others if others.is_empty() => String::new(),
                     others => format!("; there are {others}"),
@@ -227,7 +227,7 @@ impl Filter {
     }
 }
 
-impl Stage {
+impl FilterStage {
     #[inline]
     fn passes(&mut self, passes: bool, name: &str) -> bool {
         if passes {

@@ -32,7 +32,7 @@ use nettrace_reader::heph::Reader;
 
 use self::parsed::{Code, Edges, FieldType, OwnLabel, Parsed, Type};
 use crate::{
-    event_ids::{EventIds, Sharing, Wanted},
+    event_ids::{EventIds, IdRequest, Sharing},
     source::Bytes,
 };
 
@@ -201,7 +201,7 @@ impl AsNetTrace {
             Some(id) => *id,
             None => {
                 let (ty, id) = (&event.ty, composer.new_metadata_id());
-                let wanted = Wanted {
+                let wanted = IdRequest {
                     provider: &ty.provider,
                     event_id: if ty.id == 0 { id } else { ty.id },
                     version: ty.version,

@@ -19,19 +19,19 @@ use crate::{
     failure::Failure,
     filter::{Condition, Filter, FilterOptions, Outcome, Scalar, Subject, ThreadPattern},
     heph::{Epoch, HephSource},
-    limits::Limits,
     lines::Lines,
     payload::JsonFloat,
+    read_options::ReadOptions,
     seconds::Seconds,
     source::Bytes,
     spelling::{OneLine, to_json},
     standard_error::say,
-    summary::Printed,
+    summary::PrintedCount,
 };
 
 pub(crate) fn dump(
     source: HephSource,
-    limits: Limits,
+    limits: ReadOptions,
     wanted: &DumpOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ pub(crate) fn dump(
 /// Stream, counter, substream, start, end and description.
 pub(crate) fn headers(
     source: HephSource,
-    limits: Limits,
+    limits: ReadOptions,
     filter: &FilterOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -65,7 +65,7 @@ pub(crate) fn headers(
 /// Shows the events that pass the filters, and writes a summary to standard error.
 fn each<W: Write>(
     source: HephSource,
-    limits: Limits,
+    limits: ReadOptions,
     wanted: &FilterOptions,
     out: &mut W,
     mut show: impl FnMut(&Event<'_>, model::Instant, &mut Vec<u8>) -> io::Result<()>,
@@ -117,7 +117,7 @@ fn each<W: Write>(
     };
     let is_early = lines.has_enough();
     lines.finish()?;
-    write_summary(&reader, Printed::of(shown, wanted), is_early, started)?;
+    write_summary(&reader, PrintedCount::of(shown, wanted), is_early, started)?;
     if shown == 0 {
         say(filter.and_then(|filter| filter.report(wanted)))?;
     }
@@ -127,7 +127,7 @@ fn each<W: Write>(
 
 fn write_summary(
     reader: &Reader<Bytes>,
-    printed: Printed,
+    printed: PrintedCount,
     is_early: bool,
     started: Instant,
 ) -> io::Result<()> {

@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     heph::{Epoch, HephSource},
     info::{InfoOptions, MOST_ROWS, Rate, Rates, ShownSpans, write_json, write_rate},
-    limits::Limits,
+    read_options::ReadOptions,
     seconds::Seconds,
     source::Bytes,
     spelling::OneLine,
@@ -84,7 +84,7 @@ struct Counts {
 
 pub(crate) fn info(
     source: HephSource,
-    limits: Limits,
+    limits: ReadOptions,
     wanted: InfoOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {

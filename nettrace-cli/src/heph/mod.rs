@@ -21,8 +21,8 @@ pub(crate) use self::as_nettrace::SUBSTREAM;
 use self::as_nettrace::{AsNetTrace, Aside};
 use crate::{
     failure::Failure,
-    foreign,
-    limits::Limits,
+    other_file_types,
+    read_options::ReadOptions,
     source::{self, Bytes, Meanwhile, Source},
     spelling::FileTime,
     standard_error::say,
@@ -60,11 +60,11 @@ impl Trace {
 }
 
 impl HephSource {
-    fn read(self, limits: Limits) -> Reader<Bytes> {
+    fn read(self, limits: ReadOptions) -> Reader<Bytes> {
         self.options(limits).open(self.bytes)
     }
 
-    fn options(&self, limits: Limits) -> Options {
+    fn options(&self, limits: ReadOptions) -> Options {
         Options::default().streams_limit(limits.definitions()).epoch(self.epoch)
     }
 }
@@ -77,11 +77,11 @@ pub(crate) fn open(file: &Path, meanwhile: Meanwhile) -> Result<Trace, Failure> 
     let mut source = source::open(file, meanwhile)?;
     let mut first = Vec::new();
     (&mut source)
-        .take(foreign::LONGEST as u64)
+        .take(other_file_types::LONGEST as u64)
         .read_to_end(&mut first)
         .map_err(|error| Failure::Open(file.display().to_string(), error))?;
     let is_heph = is_heph(&first);
-    if let Some((what, advice)) = foreign::tell(&first, file).filter(|_| !is_heph) {
+    if let Some((what, advice)) = other_file_types::tell(&first, file).filter(|_| !is_heph) {
         return Err(Failure::Foreign(what, advice));
     }
     let source = io::Cursor::new(first).chain(source);
@@ -132,7 +132,7 @@ impl Read for Kept<'_> {
 impl Trace {
     /// The trace as a NetTrace trace, whatever its format. What the bytes do not say comes from
     /// [`Original::end`], when they have been read.
-    pub(crate) fn into_nettrace(self, limits: Limits) -> Result<(Source, Original), Failure> {
+    pub(crate) fn into_nettrace(self, limits: ReadOptions) -> Result<(Source, Original), Failure> {
         let source = match self {
             Self::NetTrace(source) => return Ok((source, Original(None))),
             Self::Heph(source) => source,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     failure::Failure,
     heph::HephSource,
-    limits::Limits,
+    read_options::ReadOptions,
     verify::{Finding, VerifyOptions, result, write_findings, write_text},
 };
 
@@ -22,7 +22,7 @@ struct Totals {
 
 pub(crate) fn verify(
     source: HephSource,
-    limits: Limits,
+    limits: ReadOptions,
     wanted: VerifyOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {

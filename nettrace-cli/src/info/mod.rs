@@ -21,10 +21,10 @@ use nettrace_views::{
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
+    duplicate_type_names::DuplicateTypeNames,
     failure::Failure,
-    files::{About, Shown},
-    limits::Limits,
-    namesakes::Namesakes,
+    files::{RecordingFiles, SourceFiles},
+    read_options::ReadOptions,
     source::Source,
     spelling,
 };
@@ -59,10 +59,10 @@ struct Info {
     pointer_bytes: u32,
     /// The recordings of several files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    recordings: Vec<Shown>,
+    recordings: Vec<RecordingFiles>,
     key_values: KeyValues,
-    first_event: Option<Moment>,
-    last_event: Option<Moment>,
+    first_event: Option<EventTime>,
+    last_event: Option<EventTime>,
     events: u64,
     lost: u64,
     /// Of a dump: how many of these its flight recorder had before the first event, at most.
@@ -90,7 +90,7 @@ struct Info {
 
 /// The time of an event.
 #[derive(Debug, Serialize)]
-struct Moment {
+struct EventTime {
     time: Option<String>,
     since_start_ns: Option<i128>,
     ticks: u64,
@@ -138,8 +138,8 @@ impl Serialize for KeyValues {
 
 pub(crate) fn run(
     source: Source,
-    limits: Limits,
-    about: About<'_>,
+    limits: ReadOptions,
+    about: SourceFiles<'_>,
     options: InfoOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -176,7 +176,7 @@ pub(crate) fn write_json(object: &impl Serialize, out: &mut impl Write) -> Resul
 impl Info {
     fn of(
         reader: &Reader<Source>,
-        recordings: Vec<Shown>,
+        recordings: Vec<RecordingFiles>,
         rates: &Rates,
         spans: &SpanCounts,
         damage: Option<String>,
@@ -186,7 +186,7 @@ impl Info {
         let moment = |ticks| {
             let instant = clock.at(ticks);
             let time = instant.time.map(|time| time.to_string());
-            Moment { time, since_start_ns: instant.since_start, ticks }
+            EventTime { time, since_start_ns: instant.since_start, ticks }
         };
         let span = reader.time_span();
         let [first_event, last_event] =
@@ -231,7 +231,7 @@ impl Info {
 /// first.
 fn types(reader: &Reader<Source>) -> Vec<TypeInfo> {
     let mut by_name = BTreeMap::<_, (u64, u64)>::new();
-    let mut namesakes = Namesakes::default();
+    let mut namesakes = DuplicateTypeNames::default();
     for totals in reader.type_totals().filter(|totals| totals.events > 0) {
         namesakes.place(&totals.metadata);
     }

@@ -9,8 +9,8 @@ use nettrace_event::keys;
 use nettrace_reader::Trace;
 
 use crate::{
-    files::Shown,
-    info::{Info, Moment, Rate, ThreadInfo},
+    files::RecordingFiles,
+    info::{EventTime, Info, Rate, ThreadInfo},
     seconds::Seconds,
     spelling::OneLine,
 };
@@ -57,7 +57,7 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
     }
     match &info.recordings[..] {
         [] => {}
-        [one] => row("files", &Files(one))?,
+        [one] => row("files", &RecordingCount(one))?,
         several => {
             let files: usize = several.iter().map(|it| it.files).sum();
             row("files", &format_args!("{files} of {} recordings", several.len()))?;
@@ -67,7 +67,7 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
     row("clock", &format_args!("{} ticks a second", info.ticks_per_second))?;
     for (what, moment) in [("first event", &info.first_event), ("last event", &info.last_event)] {
         if let Some(moment) = moment {
-            row(what, &Place(moment))?;
+            row(what, &EventTimeText(moment))?;
         }
     }
     row("pointer size", &format_args!("{} bytes", info.pointer_bytes))?;
@@ -121,11 +121,11 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// How many files there are of a recording, and which.
-struct Files<'a>(&'a Shown);
+struct RecordingCount<'a>(&'a RecordingFiles);
 
-impl fmt::Display for Files<'_> {
+impl fmt::Display for RecordingCount<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shown { recording, files, numbers, gaps } = self.0;
+        let RecordingFiles { recording, files, numbers, gaps } = self.0;
         write!(f, "{files}")?;
         if let Some(recording) = recording {
             write!(f, " of the recording {}", OneLine(recording))?;
@@ -160,9 +160,9 @@ impl fmt::Display for ShownSpans {
 }
 
 /// When an event was.
-struct Place<'a>(&'a Moment);
+struct EventTimeText<'a>(&'a EventTime);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for EventTimeText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.since_start_ns {
             Some(nanos) => write!(f, "{} after the start", Seconds(nanos))?,

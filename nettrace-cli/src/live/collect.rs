@@ -15,15 +15,15 @@ use nettrace_format::spelling::time_unit;
 use nettrace_reader as trace;
 
 use super::{
-    Profile, Provider, Which,
-    datagrams::{self, Receive},
+    ProcessChoice, Profile, Provider,
+    datagrams::{self, ReceiveOptions},
     find,
     launch::Launched,
     output_file::OutputFile,
     session::{Session, Signals},
     tell_unmatched,
 };
-use crate::{failure::Failure, file_name, limits::Limits, standard_error};
+use crate::{failure::Failure, file_name, read_options::ReadOptions, standard_error};
 
 /// How much is read at a time.
 const CHUNK: usize = 64 << 10;
@@ -34,7 +34,7 @@ const LONGEST_HEAD: usize = 1 << 20;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CollectOptions {
     #[command(flatten)]
-    source: Source,
+    source: TraceSource,
     /// What to record: NAME[:KEYWORDS[:LEVEL[:ARGUMENTS]]], separated by commas. KEYWORDS is
     /// hexadecimal [default: everything]
     #[arg(long, alias = "provider", value_name = "LIST", value_delimiter = ',')]
@@ -72,7 +72,7 @@ pub(crate) struct CollectOptions {
 /// A process, or a program to start.
 #[derive(Clone, Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-struct Source {
+struct TraceSource {
     /// The id of the process
     #[arg(short, long, value_name = "PID")]
     pid: Option<u32>,
@@ -95,16 +95,16 @@ struct Source {
 /// Collects a trace.
 pub(crate) fn run(
     options: &CollectOptions,
-    limits: Limits,
+    limits: ReadOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     // From here on a signal ends the trace, not this process.
     let signals = Signals::new().map_err(Failure::Output)?;
     let to_stdout = options.out.as_ref().is_some_and(|path| path.as_os_str() == "-");
-    let Source { pid, name, udp, command } = &options.source;
+    let TraceSource { pid, name, udp, command } = &options.source;
     if let Some(address) = *udp {
         let CollectOptions { force, duration, .. } = *options;
-        let wanted = Receive { address, out: options.out.as_deref(), force, duration };
+        let wanted = ReceiveOptions { address, out: options.out.as_deref(), force, duration };
         return datagrams::run(&wanted, &signals, out);
     }
     let mut launched = match &command[..] {
@@ -113,7 +113,7 @@ pub(crate) fn run(
     };
     let target = match &launched {
         Some(launched) => launched.target.clone(),
-        None => find(&Which { pid: *pid, name: name.clone() })?,
+        None => find(&ProcessChoice { pid: *pid, name: name.clone() })?,
     };
     let path = match &options.out {
         Some(path) if path.as_os_str() == "-" => None,
@@ -141,7 +141,7 @@ pub(crate) fn run(
         )))?;
     }
     let held = Some(Vec::new());
-    let mut copied = Copied { held, place, path: path.as_deref(), file: None, out, limits };
+    let mut copied = TraceCopy { held, place, path: path.as_deref(), file: None, out, limits };
     let mut session = Session::new(target, live, &signals, end)?;
     let mut chunk = vec![0; CHUNK];
     loop {
@@ -206,7 +206,7 @@ fn default_path(target: &Target) -> Result<PathBuf, Failure> {
 
 /// Where the bytes go that a process sends. Until they are known to be a trace, nowhere: a process
 /// that refuses, or sends something else, leaves an old file as it is, and no empty one.
-struct Copied<'a, W: Write> {
+struct TraceCopy<'a, W: Write> {
     /// What has come so far. `None`: it is a trace.
     held: Option<Vec<u8>>,
     /// `None`: standard output, or the file is made.
@@ -214,10 +214,10 @@ struct Copied<'a, W: Write> {
     path: Option<&'a Path>,
     file: Option<File>,
     out: &'a mut W,
-    limits: Limits,
+    limits: ReadOptions,
 }
 
-impl<W: Write> Copied<'_, W> {
+impl<W: Write> TraceCopy<'_, W> {
     fn take(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let Some(mut held) = self.held.take() else { return self.write(bytes) };
         held.extend_from_slice(bytes);
@@ -269,7 +269,12 @@ fn no_trace(error: &trace::Error) -> Failure {
 
 /// Says what is in the file. It is an error if the trace breaks off, or if the past was asked for
 /// and the process does not know what that is.
-fn report(path: &Path, has_past: bool, has_names: bool, limits: Limits) -> Result<(), Failure> {
+fn report(
+    path: &Path,
+    has_past: bool,
+    has_names: bool,
+    limits: ReadOptions,
+) -> Result<(), Failure> {
     let name = path.display();
     let open = File::open(path);
     let file = open.map_err(|error| Failure::Open(name.to_string(), error))?;
@@ -329,15 +334,16 @@ mod tests {
 
     #[test]
     fn a_head_comes_in_pieces() {
-        let defaults = Limits::augment_args(Command::new("collect")).get_matches_from(["collect"]);
-        let limits = Limits::from_arg_matches(&defaults).unwrap();
+        let defaults =
+            ReadOptions::augment_args(Command::new("collect")).get_matches_from(["collect"]);
+        let limits = ReadOptions::from_arg_matches(&defaults).unwrap();
         let trace = nettrace_reader::example();
         // What a runtime of .NET writes before its first object, which follows by itself.
         let head = b"Nettrace\x14\0\0\0!FastSerialization.1";
         for (bytes, is_whole) in [(&trace[..], true), (head, false)] {
             let (mut out, held) = (Vec::new(), Some(Vec::new()));
             let mut copied =
-                Copied { held, place: None, path: None, file: None, out: &mut out, limits };
+                TraceCopy { held, place: None, path: None, file: None, out: &mut out, limits };
             for (at, byte) in bytes.iter().enumerate() {
                 let taken = copied.take(std::slice::from_ref(byte));
                 taken.unwrap_or_else(|failure| panic!("byte {at}: {failure}"));

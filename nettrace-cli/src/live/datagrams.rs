@@ -37,7 +37,7 @@ const BATCH: usize = 4 << 20;
 const LAST_ROUNDS: u32 = 16;
 
 /// What to receive, and where to.
-pub(super) struct Receive<'a> {
+pub(super) struct ReceiveOptions<'a> {
     pub(super) address: SocketAddr,
     /// `None` for a name made from the port, `-` for standard output.
     pub(super) out: Option<&'a Path>,
@@ -47,7 +47,7 @@ pub(super) struct Receive<'a> {
 
 /// Receives until a signal, or for the time that was given.
 pub(super) fn run(
-    wanted: &Receive<'_>,
+    wanted: &ReceiveOptions<'_>,
     signals: &Signals,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -69,7 +69,7 @@ pub(super) fn run(
     say(Some(format_args!("receiving at {here}; Ctrl-C ends it")))?;
 
     let end = wanted.duration.map(|duration| Instant::now() + duration);
-    let mut receiver = Receiver::new();
+    let mut receiver = PacketReceiver::new();
     let mut file: Option<File> = None;
     let mut trace = Vec::new();
     let mut is_over = false;
@@ -128,7 +128,7 @@ fn widen(socket: &UdpSocket) {
 }
 
 /// The packets of one sender.
-struct Receiver {
+struct PacketReceiver {
     datagrams: Datagrams,
     /// The first that has sent a packet. Streams of two processes can have the same number.
     sender: Option<SocketAddr>,
@@ -137,7 +137,7 @@ struct Receiver {
     buffer: Vec<u8>,
 }
 
-impl Receiver {
+impl PacketReceiver {
     fn new() -> Self {
         let datagrams = Datagrams::new(WINDOW);
         Self { datagrams, sender: None, others: 0, buffer: vec![0; 1 << 16] }
@@ -200,7 +200,7 @@ mod tests {
     fn a_flood_is_written_in_between() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_nonblocking(true).unwrap();
-        let mut receiver = Receiver::new();
+        let mut receiver = PacketReceiver::new();
         assert_eq!(receiver.receive(&socket, &mut vec![0; BATCH]).unwrap(), ROUND);
         assert_eq!(receiver.receive(&socket, &mut vec![0; BATCH - 1]).unwrap(), 0);
     }

@@ -21,17 +21,17 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 /// A program that was started, and where it listens.
 pub(super) struct Launched {
-    program: Program,
+    program: ChildProgram,
     pub(super) target: Target,
 }
 
-struct Program {
+struct ChildProgram {
     child: Child,
     name: String,
     goes_on: bool,
 }
 
-impl Drop for Program {
+impl Drop for ChildProgram {
     /// A program that nobody resumes would wait for ever.
     fn drop(&mut self) {
         if !self.goes_on {
@@ -62,7 +62,7 @@ impl Launched {
             .spawn()
             .map_err(|error| Failure::Process(format!("cannot start {name}: {error}")))?;
         let pid = child.id();
-        let mut program = Program { child, name, goes_on: false };
+        let mut program = ChildProgram { child, name, goes_on: false };
         let begun = Instant::now();
         let mut is_silent = true;
         loop {

@@ -11,15 +11,15 @@ use nettrace_reader::ErrorKind;
 use nettrace_views::text::{Detail, Lines, Look, wants_colors};
 
 use super::{
-    Provider, Which,
+    ProcessChoice, Provider,
     collect::duration,
     find,
     session::{Session, Signals},
     tell_unmatched,
-    watch::Out,
+    watch::OutputSurface,
 };
 use crate::{
-    dump::each, failure::Failure, filter::FilterOptions, limits::Limits, output::Output,
+    dump::each, failure::Failure, filter::FilterOptions, output::Output, read_options::ReadOptions,
     source::Source, standard_error::say,
 };
 
@@ -27,7 +27,7 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TailOptions {
     #[command(flatten)]
-    which: Which,
+    which: ProcessChoice,
     #[command(flatten)]
     filter: FilterOptions,
     /// Several lines for each event: also its place in the source code, and the spans around it
@@ -65,7 +65,11 @@ impl Color {
     }
 }
 
-pub(crate) fn run(options: &TailOptions, limits: Limits, out: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(
+    options: &TailOptions,
+    limits: ReadOptions,
+    out: &mut Output,
+) -> Result<(), Failure> {
     // From here on a signal ends the trace, not this process.
     let signals = Signals::new().map_err(Failure::Output)?;
     let target = find(&options.which)?;
@@ -88,9 +92,11 @@ pub(crate) fn run(options: &TailOptions, limits: Limits, out: &mut Output) -> Re
         whole.clear();
         lines.lost(facts.lost, &mut whole)?;
         lines.event(event, ty, payload, facts.clock, &mut whole)?;
-        match Out::of_stdout() {
-            Out::Screen(_, columns) => wrap(&String::from_utf8_lossy(&whole), columns, shown),
-            Out::Lines => shown.extend_from_slice(&whole),
+        match OutputSurface::of_stdout() {
+            OutputSurface::Screen(_, columns) => {
+                wrap(&String::from_utf8_lossy(&whole), columns, shown)
+            }
+            OutputSurface::Lines => shown.extend_from_slice(&whole),
         }
         Ok(())
     });

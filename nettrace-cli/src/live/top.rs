@@ -11,16 +11,16 @@ use nettrace_reader::{Event, Totals};
 use serde::Serialize;
 
 use super::{
-    Provider, Which,
+    ProcessChoice, Provider,
     collect::duration,
     find, name_of,
     session::Signals,
     unmatched,
-    watch::{Out, View, Watch, draw},
+    watch::{OutputSurface, TraceView, WatchOptions, draw},
 };
 use crate::{
     failure::Failure,
-    limits::Limits,
+    read_options::ReadOptions,
     spelling::{self, OneLine},
     standard_error,
 };
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TopOptions {
     #[command(flatten)]
-    which: Which,
+    which: ProcessChoice,
     /// What to watch: NAME[:KEYWORDS[:LEVEL[:ARGUMENTS]]], separated by commas [default:
     /// everything]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -53,7 +53,7 @@ pub(crate) struct TopOptions {
 
 /// Events and bytes of one type, in this interval and before.
 #[derive(Clone, Copy, Debug, Default)]
-struct Count {
+struct TypeCount {
     events: u64,
     bytes: u64,
     all: u64,
@@ -61,13 +61,13 @@ struct Count {
 
 /// The counts by provider and name.
 #[derive(Debug, Default)]
-struct Rates {
-    types: HashMap<String, HashMap<String, Count>>,
+struct TypeRates {
+    types: HashMap<String, HashMap<String, TypeCount>>,
     lost: u64,
     lost_before: u64,
 }
 
-impl View for Rates {
+impl TraceView for TypeRates {
     fn event(&mut self, event: &Event<'_>) {
         let metadata = event.metadata();
         let names = match self.types.get_mut(&*metadata.provider) {
@@ -91,7 +91,7 @@ impl View for Rates {
 
 /// One row, with rates a second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Row {
+struct TopRow {
     provider: String,
     name: String,
     events_per_second: f64,
@@ -101,28 +101,28 @@ struct Row {
 
 /// What one interval shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Shown {
+struct TopInterval {
     /// Seconds since the start.
     seconds: f64,
     events_per_second: f64,
     bytes_per_second: f64,
     lost: u64,
     lost_before: u64,
-    types: Vec<Row>,
+    types: Vec<TopRow>,
 }
 
-impl Rates {
+impl TypeRates {
     /// The rates of an interval of so many seconds, those with the most events first. Begins the
     /// next interval.
-    fn take(&mut self, seconds: f64, since_start: f64, rows: usize) -> Shown {
+    fn take(&mut self, seconds: f64, since_start: f64, rows: usize) -> TopInterval {
         let rate = |count: u64| (count as f64 / seconds * 10.0).round() / 10.0;
-        let mut types: Vec<Row> = Vec::new();
-        let mut total = Count::default();
+        let mut types: Vec<TopRow> = Vec::new();
+        let mut total = TypeCount::default();
         for (provider, names) in &mut self.types {
             for (name, count) in names {
                 total.events += count.events;
                 total.bytes += count.bytes;
-                types.push(Row {
+                types.push(TopRow {
                     provider: provider.clone(),
                     name: name.clone(),
                     events_per_second: rate(count.events),
@@ -132,7 +132,7 @@ impl Rates {
                 (count.events, count.bytes) = (0, 0);
             }
         }
-        let key = |row: &Row| (row.events_per_second, row.events as f64);
+        let key = |row: &TopRow| (row.events_per_second, row.events as f64);
         types.sort_by(|a, b| {
             let by_rate = key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal);
             by_rate.then_with(|| (&a.provider, &a.name).cmp(&(&b.provider, &b.name)))
@@ -140,7 +140,7 @@ impl Rates {
         types.truncate(rows);
         let lost = self.lost - self.lost_before;
         let lost_before = std::mem::replace(&mut self.lost_before, self.lost);
-        Shown {
+        TopInterval {
             seconds: (since_start * 10.0).round() / 10.0,
             events_per_second: rate(total.events),
             bytes_per_second: rate(total.bytes),
@@ -151,7 +151,7 @@ impl Rates {
     }
 }
 
-impl Shown {
+impl TopInterval {
     fn lines(&self, title: &str) -> Vec<String> {
         let Self { seconds, events_per_second, bytes_per_second, lost, lost_before, .. } = self;
         let mut lines = vec![
@@ -175,7 +175,7 @@ impl Shown {
 /// Shows rates until the end.
 pub(crate) fn run(
     options: &TopOptions,
-    limits: Limits,
+    limits: ReadOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let target = find(&options.which)?;
@@ -192,10 +192,10 @@ pub(crate) fn run(
         [] => Vec::new(),
         _ => unmatched(&target, &wanted, &live),
     };
-    if options.json || matches!(Out::of_stdout(), Out::Lines) {
+    if options.json || matches!(OutputSurface::of_stdout(), OutputSurface::Lines) {
         notes.drain(..).try_for_each(|note| standard_error::say(Some(note)))?;
     }
-    let watch = Watch {
+    let watch = WatchOptions {
         target: &target,
         signals: &signals,
         interval: options.interval.max(Duration::from_millis(50)),
@@ -204,7 +204,7 @@ pub(crate) fn run(
     };
     let begun = Instant::now();
     let mut last = begun;
-    watch.run(live, Rates::default(), &mut |rates| {
+    watch.run(live, TypeRates::default(), &mut |rates| {
         let now = Instant::now();
         let seconds = now.duration_since(last).as_secs_f64();
         let since_start = now.duration_since(begun).as_secs_f64();
@@ -215,9 +215,11 @@ pub(crate) fn run(
             out.write_all(b"\n")?;
             return Ok(out.flush()?);
         }
-        match Out::of_stdout() {
-            Out::Screen(rows, columns) => draw(out, &shown.lines(&title), &notes, rows, columns)?,
-            Out::Lines => {
+        match OutputSurface::of_stdout() {
+            OutputSurface::Screen(rows, columns) => {
+                draw(out, &shown.lines(&title), &notes, rows, columns)?
+            }
+            OutputSurface::Lines => {
                 for line in shown.lines(&title) {
                     writeln!(out, "{}", OneLine(line))?;
                 }
@@ -233,8 +235,8 @@ mod tests {
 
     #[test]
     fn rates_are_of_their_interval_and_the_most_come_first() {
-        let mut rates = Rates::default();
-        let add = |rates: &mut Rates, name: &str, events, bytes| {
+        let mut rates = TypeRates::default();
+        let add = |rates: &mut TypeRates, name: &str, events, bytes| {
             let names = rates.types.entry("Contoso".to_owned()).or_default();
             let count = names.entry(name.to_owned()).or_default();
             count.events += events;

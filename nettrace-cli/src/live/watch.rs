@@ -14,24 +14,24 @@ use nettrace_reader::{Event, Reader, Totals};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::session::Signals;
-use crate::{failure::Failure, limits::Limits, spelling::OneLine};
+use crate::{failure::Failure, read_options::ReadOptions, spelling::OneLine};
 
 /// How long a process may take to end its trace.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What to watch, and for how long.
-pub(super) struct Watch<'a> {
+pub(super) struct WatchOptions<'a> {
     pub(super) target: &'a Target,
     /// End the trace.
     pub(super) signals: &'a Signals,
     /// How often something is shown.
     pub(super) interval: Duration,
     pub(super) duration: Option<Duration>,
-    pub(super) limits: Limits,
+    pub(super) limits: ReadOptions,
 }
 
 /// What is shown of a trace.
-pub(super) trait View: Send {
+pub(super) trait TraceView: Send {
     /// Takes an event.
     fn event(&mut self, event: &Event<'_>);
 
@@ -39,10 +39,10 @@ pub(super) trait View: Send {
     fn totals(&mut self, _: &Totals) {}
 }
 
-impl Watch<'_> {
+impl WatchOptions<'_> {
     /// Watches a trace until the time is over, a signal comes or the process ends. Calls `show` at
     /// each interval, and at the end.
-    pub(super) fn run<V: View>(
+    pub(super) fn run<V: TraceView>(
         &self,
         live: Live,
         view: V,
@@ -120,8 +120,12 @@ impl Watch<'_> {
 }
 
 /// Decodes the trace, until it ends.
-fn read<V: View>(source: UnixStream, limits: Limits, view: &Mutex<V>) -> Result<(), Failure> {
-    let mut reader: Reader<Whole> = limits.options().open(Whole(source))?;
+fn read<V: TraceView>(
+    source: UnixStream,
+    limits: ReadOptions,
+    view: &Mutex<V>,
+) -> Result<(), Failure> {
+    let mut reader: Reader<ConnectionReader> = limits.options().open(ConnectionReader(source))?;
     loop {
         match reader.next_event()? {
             Some(event) => lock(view).event(&event),
@@ -137,9 +141,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A connection. One that the other side resets has ended.
-struct Whole(UnixStream);
+struct ConnectionReader(UnixStream);
 
-impl Read for Whole {
+impl Read for ConnectionReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match self.0.read(buffer) {
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(0),
@@ -149,13 +153,13 @@ impl Read for Whole {
 }
 
 /// A screen, or a file or pipe.
-pub(super) enum Out {
+pub(super) enum OutputSurface {
     /// The rows and columns of a terminal.
     Screen(usize, usize),
     Lines,
 }
 
-impl Out {
+impl OutputSurface {
     /// What standard output is.
     pub(super) fn of_stdout() -> Self {
         match rustix::termios::tcgetwinsize(std::io::stdout()) {

@@ -16,9 +16,9 @@ use nettrace_views::model::{EndFields, Ids, Key, Role, SpanTable};
 
 use crate::{
     failure::Failure,
-    files::{End, Recording},
-    limits::Limits,
+    files::{ReadEnd, Recording},
     merge::lanes::{Lane, Lanes, Take, Times},
+    read_options::ReadOptions,
     seconds::Seconds,
     source::Bytes,
     spelling::OneLine,
@@ -32,13 +32,13 @@ const MOST: usize = 1 << 18;
 pub(super) fn align(
     recordings: &[Recording],
     times: &mut Times,
-    limits: Limits,
+    limits: ReadOptions,
 ) -> Result<Vec<String>, Failure> {
     if recordings.len() < 2 {
         return Ok(Vec::new());
     }
     // What is damaged is told when the recordings are merged.
-    let end = Arc::new(Mutex::new(End::default()));
+    let end = Arc::new(Mutex::new(ReadEnd::default()));
     let mut lanes = Lanes::new(recordings.to_vec(), times.clone(), limits, end);
     let mut pairs = Pairs {
         spans: SpanTable::new(MOST, MOST),

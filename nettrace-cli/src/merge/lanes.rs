@@ -13,8 +13,8 @@ use nettrace_views::model::Clock;
 
 use crate::{
     failure::Failure,
-    files::{End, Joined, Recording},
-    limits::Limits,
+    files::{Joined, ReadEnd, Recording},
+    read_options::ReadOptions,
     source::Bytes,
 };
 
@@ -110,7 +110,7 @@ struct Open<T: Take> {
 
 /// All recordings.
 pub(super) struct Lanes<T: Take> {
-    limits: Limits,
+    limits: ReadOptions,
     times: Times,
     /// Those that have not begun, by the time at which they begin.
     waiting: VecDeque<(usize, Recording)>,
@@ -119,15 +119,15 @@ pub(super) struct Lanes<T: Take> {
     heap: BinaryHeap<Reverse<(i128, usize)>>,
     /// Whose event was the last one.
     last: Option<usize>,
-    end: Arc<Mutex<End>>,
+    end: Arc<Mutex<ReadEnd>>,
 }
 
 impl<T: Take> Lanes<T> {
     pub(super) fn new(
         recordings: Vec<Recording>,
         times: Times,
-        limits: Limits,
-        end: Arc<Mutex<End>>,
+        limits: ReadOptions,
+        end: Arc<Mutex<ReadEnd>>,
     ) -> Self {
         let open = recordings.iter().map(|_| None).collect();
         let mut waiting: Vec<_> = recordings.into_iter().enumerate().collect();

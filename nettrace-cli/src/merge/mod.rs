@@ -35,9 +35,9 @@ use self::{
 use crate::{
     convert::destination::{Destination, OutputFile},
     failure::Failure,
-    files::{Content, End, Ending, Files, Joined, Recording, say_gaps},
+    files::{Content, Files, Joined, JoinedEnding, ReadEnd, Recording, say_gaps},
     heph,
-    limits::Limits,
+    read_options::ReadOptions,
     source::{self, Bytes, Meanwhile, Source},
     standard_error::say,
 };
@@ -51,22 +51,22 @@ pub(crate) struct Merged {
     has_ended: bool,
 }
 
-/// Opens a trace. Several files become one stream; [`Ending`] says more when it was read.
+/// Opens a trace. Several files become one stream; [`JoinedEnding`] says more when it was read.
 /// `as_stream` says that the caller copies blocks, which does not work for joined streams.
 pub(crate) fn open(
     files: Files,
-    limits: &mut Limits,
+    limits: &mut ReadOptions,
     meanwhile: Meanwhile,
     as_stream: bool,
-) -> Result<(heph::Trace, Ending), Failure> {
+) -> Result<(heph::Trace, JoinedEnding), Failure> {
     let recordings = match files.into_content() {
-        Content::One(path) => return Ok((heph::open(&path, meanwhile)?, Ending(None))),
+        Content::One(path) => return Ok((heph::open(&path, meanwhile)?, JoinedEnding(None))),
         Content::Several(recordings) => recordings,
     };
     say_gaps(&recordings)?;
     let is_joined = recordings.len() == 1 && recordings[0].is_joined() && !as_stream;
     let begins = is_joined.then(Vec::new);
-    let end = Arc::new(Mutex::new(End { begins, ..End::default() }));
+    let end = Arc::new(Mutex::new(ReadEnd { begins, ..ReadEnd::default() }));
     let size = recordings.iter().flat_map(|it| &it.files).map(|file| file.size).sum();
     let bytes: Bytes = if is_joined {
         limits.joined = true;
@@ -75,14 +75,14 @@ pub(crate) fn open(
         Box::new(start(recordings, *limits, &end)?)
     };
     let source = Source::new(source::watched(bytes, Some(size), meanwhile));
-    Ok((heph::Trace::NetTrace(source), Ending(Some(end))))
+    Ok((heph::Trace::NetTrace(source), JoinedEnding(Some(end))))
 }
 
 /// Gives `read` the trace of a path, which may be a folder, and says what is wrong with its files.
 pub(crate) fn read_other(
     path: &PathBuf,
-    mut limits: Limits,
-    read: &mut dyn FnMut(Source, Limits) -> Result<(), Failure>,
+    mut limits: ReadOptions,
+    read: &mut dyn FnMut(Source, ReadOptions) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let files = Files::find(slice::from_ref(path))?;
     let (trace, ending) = open(files, &mut limits, Meanwhile::Nothing, false)?;
@@ -93,8 +93,8 @@ pub(crate) fn read_other(
 /// Begins to merge recordings. `end` gets what is wrong with them.
 pub(crate) fn start(
     recordings: Vec<Recording>,
-    limits: Limits,
-    end: &Arc<Mutex<End>>,
+    limits: ReadOptions,
+    end: &Arc<Mutex<ReadEnd>>,
 ) -> Result<Merged, Failure> {
     let mut times = Times::of(&recordings)?;
     if limits.align_clocks {
@@ -140,7 +140,7 @@ impl Read for Merged {
 /// `nettrace merge`: writes one file.
 pub(crate) fn run(
     files: Files,
-    limits: Limits,
+    limits: ReadOptions,
     to: &OutputFile,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -162,18 +162,18 @@ pub(crate) struct Written {
     pub(crate) bytes: u64,
     /// Events that the format cannot hold.
     large_events: u64,
-    ending: Ending,
+    ending: JoinedEnding,
 }
 
 /// Writes one file of recordings.
 pub(crate) fn write(
     recordings: Vec<Recording>,
-    limits: Limits,
+    limits: ReadOptions,
     to: &OutputFile,
     stdout: &mut impl Write,
 ) -> Result<Written, Failure> {
     say_gaps(&recordings)?;
-    let end = Arc::new(Mutex::new(End::default()));
+    let end = Arc::new(Mutex::new(ReadEnd::default()));
     let mut merged = start(recordings, limits, &end)?;
     let mut destination = Destination::open(&to.output, to.force, stdout)?;
     loop {
@@ -189,7 +189,7 @@ pub(crate) fn write(
     if large_events > 0 {
         say(Some(format_args!("left out: {large_events} events that are too large")))?;
     }
-    Ok(Written { events, lost, bytes, large_events, ending: Ending(Some(end)) })
+    Ok(Written { events, lost, bytes, large_events, ending: JoinedEnding(Some(end)) })
 }
 
 impl Written {

@@ -23,7 +23,7 @@ use nettrace_views::model::{process_of, recording_and_key};
 
 use crate::{
     convert::{system_time, types},
-    event_ids::{EventIds, Sharing, Wanted},
+    event_ids::{EventIds, IdRequest, Sharing},
     failure::Failure,
     files::{Origins, Recording},
     merge::{
@@ -431,7 +431,7 @@ impl Stream {
             return Ok(*id);
         }
         // The versions of a type share an id, also if they have other fields.
-        let wanted = Wanted { what: of.name.clone(), ..Wanted::from(&of) };
+        let wanted = IdRequest { what: of.name.clone(), ..IdRequest::from(&of) };
         of.event_id = self.event_ids.give(wanted, Sharing::Versions);
         of.id = self.composer.new_metadata_id();
         let mut rows = Vec::new();

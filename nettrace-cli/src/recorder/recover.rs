@@ -13,8 +13,8 @@ use crate::{
     convert::destination::{Destination, OutputFile},
     failure::Failure,
     files::{self, File},
-    limits::Limits,
     merge,
+    read_options::ReadOptions,
     spelling::OneLine,
     standard_error::say,
 };
@@ -34,7 +34,7 @@ pub(crate) struct RecoverOptions {
 
 pub(crate) fn run(
     path: &Path,
-    limits: Limits,
+    limits: ReadOptions,
     to: &OutputFile,
     options: &RecoverOptions,
     stdout: &mut impl Write,
@@ -122,7 +122,7 @@ fn rest(remains: &Remains, to: &OutputFile, stdout: &mut impl Write) -> Result<(
 /// Writes the session's files and what they lack as one trace.
 fn all(
     remains: &Remains,
-    limits: Limits,
+    limits: ReadOptions,
     to: &OutputFile,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {

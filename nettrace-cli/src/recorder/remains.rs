@@ -13,7 +13,7 @@ use nettrace_format::{
 
 use crate::{
     failure::Failure,
-    files::{self, Blocks, File, Recording},
+    files::{self, BlockFile, File, Recording},
     spelling::OneLine,
 };
 
@@ -202,7 +202,7 @@ fn seen(file: &mut File) -> Result<(Seen, End), Failure> {
     let number = file.part.as_ref().map_or(0, |part| part.1);
     let mut seen = Seen::new(number);
     let mut block = Vec::new();
-    let mut blocks = Blocks::open(&file.path, file.most, &mut block).map_err(fail)?;
+    let mut blocks = BlockFile::open(&file.path, file.most, &mut block).map_err(fail)?;
     let mut at = block.len() as u64;
     let end = loop {
         block.clear();

@@ -17,8 +17,8 @@ use nettrace_event::lock::{Catalogue, FIRST_LINE, Verdict, changes};
 use serde::Serialize;
 
 use crate::{
-    failure::Failure, files::Files, info::write_json, limits::Limits, merge, source::Meanwhile,
-    spelling::OneLine,
+    failure::Failure, files::Files, info::write_json, merge, read_options::ReadOptions,
+    source::Meanwhile, spelling::OneLine,
 };
 
 /// What `schema` shows.
@@ -26,7 +26,7 @@ use crate::{
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SchemaOptions {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<SchemaCommand>,
     /// A trace, or - for standard input, or a file nettrace.schema. Several traces, and folders
     /// with traces, are read as one
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
@@ -43,7 +43,7 @@ pub(crate) struct SchemaOptions {
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
-enum What {
+enum SchemaCommand {
     /// Show what differs between the types of two traces or files, and what that does to readers
     ///
     /// A trace has only the types of which it has events, and does not say which fields are secret
@@ -63,10 +63,10 @@ enum What {
 
 pub(crate) fn run(
     options: &SchemaOptions,
-    limits: Limits,
+    limits: ReadOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    if let Some(What::Diff { old, new, json }) = &options.what {
+    if let Some(SchemaCommand::Diff { old, new, json }) = &options.what {
         return differ(old, new, *json, limits, out);
     }
     let Schemas { catalogue, failure, is_trace } = Schemas::open(&options.files, limits)?;
@@ -92,7 +92,7 @@ struct Schemas {
 }
 
 impl Schemas {
-    fn open(paths: &[PathBuf], mut limits: Limits) -> Result<Self, Failure> {
+    fn open(paths: &[PathBuf], mut limits: ReadOptions) -> Result<Self, Failure> {
         let text = match paths {
             [path] => text(path)?.map(|text| (path, text)),
             _ => None,
@@ -146,7 +146,7 @@ fn differ(
     old: &PathBuf,
     new: &PathBuf,
     json: bool,
-    limits: Limits,
+    limits: ReadOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let (mut old, mut new) = (

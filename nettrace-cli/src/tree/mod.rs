@@ -25,10 +25,10 @@ use nettrace_views::{
 
 use crate::{
     dump::Facts,
+    duplicate_type_names::DuplicateTypeNames,
     failure::Failure,
     heph::SUBSTREAM,
-    limits::Limits,
-    namesakes::Namesakes,
+    read_options::ReadOptions,
     seconds::Seconds,
     source::Source,
     spelling,
@@ -69,7 +69,7 @@ fn trace_id(text: &str) -> Result<TraceId, String> {
 
 pub(crate) fn run(
     source: Source,
-    limits: Limits,
+    limits: ReadOptions,
     options: TreeOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -80,7 +80,7 @@ pub(crate) fn run(
         facts: Facts::of(events.trace()),
         is_from_heph: events.trace().value(keys::SOURCE) == Some("heph"),
         types: PerType::default(),
-        namesakes: Namesakes::default(),
+        namesakes: DuplicateTypeNames::default(),
         forest: Forest::new(options.tree_limit.saturating_mul(1 << 20), options.slow),
         events: 0,
         outside: 0,
@@ -131,7 +131,7 @@ struct Reading {
     facts: Facts,
     is_from_heph: bool,
     types: PerType<EventType>,
-    namesakes: Namesakes,
+    namesakes: DuplicateTypeNames,
     forest: Forest,
     events: u64,
     /// Events that belong to no span.

@@ -13,9 +13,9 @@ use nettrace_views::viewers::{self, View};
 use crate::{
     failure::Failure,
     file_name,
-    files::About,
+    files::SourceFiles,
     heph::Original,
-    limits::Limits,
+    read_options::ReadOptions,
     report::{self, Content},
     source::Source,
     standard_error::say,
@@ -55,8 +55,8 @@ pub(crate) struct BrowserOptions {
 /// Shows `trace` in the browser.
 pub(crate) fn run(
     trace: (Source, Original),
-    limits: Limits,
-    about: About<'_>,
+    limits: ReadOptions,
+    about: SourceFiles<'_>,
     options: &BrowserOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -83,7 +83,7 @@ pub(crate) fn run(
 /// Hands the trace to Perfetto's page, which fetches it from this process.
 fn perfetto(
     (source, original): (Source, Original),
-    limits: Limits,
+    limits: ReadOptions,
     path: &Path,
     options: &BrowserOptions,
     out: &mut impl Write,

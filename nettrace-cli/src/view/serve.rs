@@ -35,17 +35,17 @@ const SECRET: usize = 16;
 
 /// What is served.
 #[derive(Debug)]
-struct Served {
+struct ServedPage {
     /// Where it is: `/SECRET/` and a name.
     path: String,
-    body: Body,
+    body: AnswerBody,
     /// Whether it is a trace for Perfetto's page, not a page.
     for_perfetto: bool,
 }
 
 /// The bytes of the answer.
 #[derive(Debug)]
-enum Body {
+enum AnswerBody {
     Bytes(Vec<u8>),
     /// A file, and its size.
     File(File, u64),
@@ -56,27 +56,27 @@ enum Body {
 pub(super) struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    served: Arc<Served>,
+    served: Arc<ServedPage>,
 }
 
 impl Server {
     /// Serves a page at a port of this machine alone. 0 is any free port.
     pub(super) fn of_page(port: u16, page: Vec<u8>) -> Result<Self, Failure> {
-        Self::bind(port, "", Body::Bytes(page), false)
+        Self::bind(port, "", AnswerBody::Bytes(page), false)
     }
 
     /// Serves a trace to Perfetto's page: a file, and its size.
     pub(super) fn of_trace(port: u16, trace: File, size: u64) -> Result<Self, Failure> {
-        Self::bind(port, "trace.pftrace", Body::File(trace, size), true)
+        Self::bind(port, "trace.pftrace", AnswerBody::File(trace, size), true)
     }
 
-    fn bind(port: u16, name: &str, body: Body, for_perfetto: bool) -> Result<Self, Failure> {
+    fn bind(port: u16, name: &str, body: AnswerBody, for_perfetto: bool) -> Result<Self, Failure> {
         let mut secret = [0; SECRET];
         getrandom::fill(&mut secret).map_err(|error| {
             Failure::Browser(format!("the system has no random numbers: {error}"))
         })?;
         let path = format!("/{}/{name}", hex(&secret));
-        let served = Served { path, body, for_perfetto };
+        let served = ServedPage { path, body, for_perfetto };
         let fail = |error: io::Error| {
             Failure::Browser(match error.kind() {
                 ErrorKind::AddrInUse => format!("port {port} is in use"),
@@ -123,16 +123,16 @@ impl Server {
 }
 
 /// Reads a request and answers it.
-fn serve(stream: &TcpStream, served: &Served, port: u16) -> io::Result<()> {
+fn serve(stream: &TcpStream, served: &ServedPage, port: u16) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    let timely = Timely { stream, until: Instant::now() + PATIENCE };
-    let request = Request::read(BufReader::new(timely.take(MOST_HEAD)))?;
+    let timely = DeadlineReader { stream, until: Instant::now() + PATIENCE };
+    let request = HttpRequest::read(BufReader::new(timely.take(MOST_HEAD)))?;
     let answer = request.answer(served, port);
     let mut out = io::BufWriter::new(stream);
     let size = match answer.body {
         None => 0,
-        Some(Body::Bytes(bytes)) => bytes.len() as u64,
-        Some(Body::File(_, size)) => *size,
+        Some(AnswerBody::Bytes(bytes)) => bytes.len() as u64,
+        Some(AnswerBody::File(_, size)) => *size,
     };
     write!(
         out,
@@ -171,12 +171,12 @@ fn serve(stream: &TcpStream, served: &Served, port: u16) -> io::Result<()> {
 }
 
 /// A client's bytes, up to a moment. A client that sends one byte now and then keeps no thread.
-struct Timely<'a> {
+struct DeadlineReader<'a> {
     stream: &'a TcpStream,
     until: Instant,
 }
 
-impl Read for Timely<'_> {
+impl Read for DeadlineReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -189,7 +189,7 @@ impl Read for Timely<'_> {
 
 /// What a request wants.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
+struct HttpRequest {
     method: String,
     target: String,
     /// The only header `Host`, if there is one and not several.
@@ -207,13 +207,13 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// An answer: `None` as body for nothing.
-struct Answer<'a> {
+struct HttpAnswer<'a> {
     status: &'static str,
-    body: Option<&'a Body>,
+    body: Option<&'a AnswerBody>,
     is_head: bool,
 }
 
-impl Request {
+impl HttpRequest {
     fn read(mut head: impl BufRead) -> io::Result<Self> {
         let mut line = || -> io::Result<String> {
             let mut line = String::new();
@@ -242,8 +242,8 @@ impl Request {
         Ok(Self { method, target, host })
     }
 
-    fn answer<'a>(&self, served: &'a Served, port: u16) -> Answer<'a> {
-        let refuse = |status| Answer { status, body: None, is_head: false };
+    fn answer<'a>(&self, served: &'a ServedPage, port: u16) -> HttpAnswer<'a> {
+        let refuse = |status| HttpAnswer { status, body: None, is_head: false };
         let is_here = |host: &str| {
             let name = host.strip_suffix(&format!(":{port}")).or((port == 80).then_some(host));
             matches!(name, Some("127.0.0.1" | "localhost"))
@@ -257,11 +257,11 @@ impl Request {
             "OPTIONS" if served.for_perfetto => return refuse("204 No Content"),
             _ => return refuse("405 Method Not Allowed"),
         }
-        Answer { status: "200 OK", body: Some(&served.body), is_head: self.method == "HEAD" }
+        HttpAnswer { status: "200 OK", body: Some(&served.body), is_head: self.method == "HEAD" }
     }
 }
 
-impl Body {
+impl AnswerBody {
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Bytes(bytes) => out.write_all(bytes),
@@ -298,12 +298,14 @@ mod tests {
         time::Instant,
     };
 
-    use super::{Body, NOT_FOUND, PATIENCE, Request, Served, Timely, is_same};
+    use super::{
+        AnswerBody, DeadlineReader, HttpRequest, NOT_FOUND, PATIENCE, ServedPage, is_same,
+    };
 
     fn status(request: &str, for_perfetto: bool) -> Option<&'static str> {
         let path = "/5ec2e7/".to_owned();
-        let served = Served { path, body: Body::Bytes(vec![1]), for_perfetto };
-        Some(Request::read(request.as_bytes()).ok()?.answer(&served, 81).status)
+        let served = ServedPage { path, body: AnswerBody::Bytes(vec![1]), for_perfetto };
+        Some(HttpRequest::read(request.as_bytes()).ok()?.answer(&served, 81).status)
     }
 
     #[test]
@@ -335,7 +337,7 @@ mod tests {
         client.write_all(b"GET").unwrap();
         let stream = &listener.accept().unwrap().0;
         let mut byte = [0];
-        let mut timely = Timely { stream, until: Instant::now() + PATIENCE };
+        let mut timely = DeadlineReader { stream, until: Instant::now() + PATIENCE };
         assert_eq!(timely.read(&mut byte).unwrap(), 1);
         // More bytes are there, and yet it is too late.
         timely.until = Instant::now();

@@ -29,8 +29,8 @@ const OF_OUTPUT: [&str; 5] = [
 
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
-    pub(super) path: Path,
+pub(super) struct EnvironmentPlan {
+    pub(super) path: OutputPath,
     /// `None`: one file.
     pub(super) rotation: Option<Rotation>,
     pub(super) providers: Vec<ProviderFilter>,
@@ -43,7 +43,7 @@ pub(super) struct Plan {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Path {
+pub(super) enum OutputPath {
     /// With the placeholders of `SessionBuilder::file`.
     Template(PathBuf),
     Literal(PathBuf),
@@ -51,24 +51,24 @@ pub(super) enum Path {
 
 /// A variable whose value cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Bad {
+pub(super) struct BadVariable {
     variable: String,
     value: String,
     why: String,
 }
 
-impl Plan {
+impl EnvironmentPlan {
     /// The filters of which nothing is said if they select nothing: variables of .NET name what
     /// only a runtime of .NET has.
     pub(super) fn untold(&self) -> Vec<ProviderFilter> {
         match self.path {
-            Path::Template(_) => Vec::new(),
-            Path::Literal(_) => self.providers.clone(),
+            OutputPath::Template(_) => Vec::new(),
+            OutputPath::Literal(_) => self.providers.clone(),
         }
     }
 }
 
-impl fmt::Display for Bad {
+impl fmt::Display for BadVariable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { variable, value, why } = self;
         write!(f, "{variable}={value}: {why}; nothing is recorded for the environment")
@@ -90,14 +90,16 @@ impl Variables<'_> {
     }
 
     /// A number of .NET: hexadecimal.
-    fn dotnet_number(&self, name: &str) -> Result<Option<usize>, Bad> {
+    fn dotnet_number(&self, name: &str) -> Result<Option<usize>, BadVariable> {
         let Some((variable, value)) = self.dotnet(name) else { return Ok(None) };
         let digits = value.strip_prefix("0x").or(value.strip_prefix("0X")).unwrap_or(&value);
         match usize::from_str_radix(digits, 16) {
             Ok(number) => Ok(Some(number)),
-            Err(_) => {
-                Err(Bad { variable, value, why: "it is not a hexadecimal number".to_owned() })
-            }
+            Err(_) => Err(BadVariable {
+                variable,
+                value,
+                why: "it is not a hexadecimal number".to_owned(),
+            }),
         }
     }
 }
@@ -121,7 +123,7 @@ fn forbidden(variables: &Variables<'_>) -> bool {
 }
 
 /// What the environment asks for. `None`: nothing.
-pub(super) fn plan(variables: &Variables<'_>) -> Result<Option<Plan>, Bad> {
+pub(super) fn plan(variables: &Variables<'_>) -> Result<Option<EnvironmentPlan>, BadVariable> {
     if let Some((_, path)) = variables.own("NETTRACE_OUTPUT") {
         return own_plan(variables, path.into()).map(Some);
     }
@@ -131,13 +133,10 @@ pub(super) fn plan(variables: &Variables<'_>) -> Result<Option<Plan>, Bad> {
     }
 }
 
-fn own_plan(variables: &Variables<'_>, path: PathBuf) -> Result<Plan, Bad> {
+fn own_plan(variables: &Variables<'_>, path: PathBuf) -> Result<EnvironmentPlan, BadVariable> {
     let providers = match variables.own(PROVIDERS) {
-        Some((variable, value)) => ProviderFilter::parse_list(&value).map_err(|error| Bad {
-            variable,
-            value,
-            why: error.to_string(),
-        })?,
+        Some((variable, value)) => ProviderFilter::parse_list(&value)
+            .map_err(|error| BadVariable { variable, value, why: error.to_string() })?,
         None => vec![ProviderFilter::all()],
     };
     let buffer_mb = match variables.own("NETTRACE_BUFFER_MB") {
@@ -145,19 +144,19 @@ fn own_plan(variables: &Variables<'_>, path: PathBuf) -> Result<Plan, Bad> {
             Ok(number @ 1..) => number,
             _ => {
                 let why = "it is not a number of megabytes above 0".to_owned();
-                return Err(Bad { variable, value, why });
+                return Err(BadVariable { variable, value, why });
             }
         },
         None => BUFFER_MB,
     };
     let key_values = match variables.own("NETTRACE_KEY_VALUES") {
         Some((variable, value)) => {
-            key_values(&value).map_err(|why| Bad { variable, value, why })?
+            key_values(&value).map_err(|why| BadVariable { variable, value, why })?
         }
         None => Vec::new(),
     };
-    Ok(Plan {
-        path: Path::Template(path),
+    Ok(EnvironmentPlan {
+        path: OutputPath::Template(path),
         rotation: rotation(variables)?,
         providers,
         buffer_mb,
@@ -182,7 +181,7 @@ fn key_values(text: &str) -> Result<Vec<(String, String)>, String> {
 
 /// What no session of this process may have that the environment or a client asks for:
 /// `NAME[=mask|=hash|=keep],…`.
-fn redacted(variables: &Variables<'_>) -> Result<Vec<(String, Redact)>, Bad> {
+fn redacted(variables: &Variables<'_>) -> Result<Vec<(String, Redact)>, BadVariable> {
     let Some((variable, value)) = variables.own("NETTRACE_REDACT") else { return Ok(Vec::new()) };
     let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
     let redacted = |given: &str| {
@@ -194,7 +193,7 @@ fn redacted(variables: &Variables<'_>) -> Result<Vec<(String, Redact)>, Bad> {
             format!("`{given}` is no name, and no name with `=mask`, `=hash` or `=keep`")
         })
     };
-    names.map(redacted).collect::<Result<_, _>>().map_err(|why| Bad {
+    names.map(redacted).collect::<Result<_, _>>().map_err(|why| BadVariable {
         variable,
         value: value.clone(),
         why,
@@ -205,11 +204,11 @@ fn redacted(variables: &Variables<'_>) -> Result<Vec<(String, Redact)>, Bad> {
 pub(crate) fn redacted_for_client() -> Result<Vec<(String, Redact)>, String> {
     let restriction = |name: &str| Some(restriction(name)?.to_string_lossy().into_owned());
     redacted(&Variables(&restriction))
-        .map_err(|Bad { variable, why, .. }| format!("{variable} of this process: {why}"))
+        .map_err(|BadVariable { variable, why, .. }| format!("{variable} of this process: {why}"))
 }
 
-fn rotation(variables: &Variables<'_>) -> Result<Option<Rotation>, Bad> {
-    let bad = |(variable, value): &(String, String), why: &str| Bad {
+fn rotation(variables: &Variables<'_>) -> Result<Option<Rotation>, BadVariable> {
+    let bad = |(variable, value): &(String, String), why: &str| BadVariable {
         variable: variable.clone(),
         value: value.clone(),
         why: why.to_owned(),
@@ -223,12 +222,12 @@ fn rotation(variables: &Variables<'_>) -> Result<Option<Rotation>, Bad> {
     }
 }
 
-fn dotnet_plan(variables: &Variables<'_>) -> Result<Plan, Bad> {
+fn dotnet_plan(variables: &Variables<'_>) -> Result<EnvironmentPlan, BadVariable> {
     let path = variables.dotnet("EventPipeOutputPath");
     let path = path.map_or_else(|| DOTNET_PATH.to_owned(), |(_, path)| path);
     let path = path.replace("{pid}", &process::id().to_string());
     let providers = match variables.dotnet("EventPipeConfig") {
-        Some((variable, value)) => dotnet_providers(&value).map_err(|error| Bad {
+        Some((variable, value)) => dotnet_providers(&value).map_err(|error| BadVariable {
             variable,
             value,
             why: error.to_string(),
@@ -240,8 +239,8 @@ fn dotnet_plan(variables: &Variables<'_>) -> Result<Plan, Bad> {
         Some(number) => number,
     };
     let keeps_in_memory = variables.dotnet_number("EventPipeOutputStreaming")? == Some(0);
-    let path = Path::Literal(path.into());
-    Ok(Plan {
+    let path = OutputPath::Literal(path.into());
+    Ok(EnvironmentPlan {
         path,
         rotation: None,
         providers,
@@ -337,7 +336,7 @@ mod tests {
 
     use super::*;
 
-    fn of(pairs: &[(&str, &str)]) -> Result<Option<Plan>, String> {
+    fn of(pairs: &[(&str, &str)]) -> Result<Option<EnvironmentPlan>, String> {
         let get = |name: &str| {
             let found = pairs.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
@@ -360,8 +359,8 @@ mod tests {
     #[test]
     fn variables_of_dotnet_are_read_as_dotnet_reads_them() {
         let enabled = ("DOTNET_EnableEventPipe", "1");
-        let default = Plan {
-            path: Path::Literal(PathBuf::from("trace.nettrace")),
+        let default = EnvironmentPlan {
+            path: OutputPath::Literal(PathBuf::from("trace.nettrace")),
             rotation: None,
             providers: vec![ProviderFilter::all()],
             buffer_mb: 256,
@@ -381,8 +380,8 @@ mod tests {
             ("NETTRACE_REDACT", "id=hash"),
         ];
         let pid = process::id();
-        let expected = Plan {
-            path: Path::Literal(PathBuf::from(format!("/x/{pid}/{{exe}}-{pid}.nettrace"))),
+        let expected = EnvironmentPlan {
+            path: OutputPath::Literal(PathBuf::from(format!("/x/{pid}/{{exe}}-{pid}.nettrace"))),
             rotation: None,
             providers: vec![
                 ProviderFilter::new("A").keywords(0xff).level(Level::Informational),
@@ -412,8 +411,8 @@ mod tests {
             ("NETTRACE_REDACT", "customer, Sold:id = hash,Audit:customer=keep"),
             ("NETTRACE_COMMAND_LINE", "1"),
         ];
-        let expected = Plan {
-            path: Path::Template(PathBuf::from("{exe}.nettrace")),
+        let expected = EnvironmentPlan {
+            path: OutputPath::Template(PathBuf::from("{exe}.nettrace")),
             rotation: Some(Rotation::parse("64MB").unwrap().keep("10").unwrap()),
             providers: vec![ProviderFilter::new("Contoso-*").level(Level::Warning)],
             buffer_mb: 40,

@@ -8,7 +8,7 @@ use syn::{Field, parse::Parser};
 use super::{OF_END, SpanEvents, StartField, StopField};
 use crate::{
     ast::{self, Derive},
-    attr::{Attrs, Item, Place},
+    attr::{AttributeItem, AttributeTarget, Attrs},
     error::Errors,
     expand::{encode_values, encoder_ident},
     valid,
@@ -22,7 +22,7 @@ const VALUE: &str = "single";
 const TYPICAL: usize = 64;
 
 /// The key-values of a type, with the one that marks it.
-pub(super) fn key_values(item: Option<&Item>) -> TokenStream {
+pub(super) fn key_values(item: Option<&AttributeItem>) -> TokenStream {
     let elements = item.and_then(|item| match &item.value {
         Some(syn::Expr::Array(array)) => Some(array.elems.iter()),
         _ => None,
@@ -30,7 +30,7 @@ pub(super) fn key_values(item: Option<&Item>) -> TokenStream {
     let elements = elements.into_iter().flatten();
     match item {
         // The derive reports what is no list.
-        Some(Item { value: Some(value), .. }) if !matches!(value, syn::Expr::Array(_)) => {
+        Some(AttributeItem { value: Some(value), .. }) if !matches!(value, syn::Expr::Array(_)) => {
             quote!(key_values = #value)
         }
         _ => quote!(key_values = [#(#elements,)* (#KEY, #VALUE)]),
@@ -165,7 +165,8 @@ pub(super) fn check(fields: &[StartField], later: &[StopField], errors: &mut Err
             errors.on(ident, format!("a field that becomes known later is named `{ident}`, too"));
         }
         if let Some(field) = parsed(ident, &TokenStream::new(), attributes) {
-            let attrs = Attrs::parse(&field.attrs, Place::EventField, &mut Errors::default());
+            let attrs =
+                Attrs::parse(&field.attrs, AttributeTarget::EventField, &mut Errors::default());
             let located = attrs.value("encoding").filter(|value| {
                 let word = value.to_token_stream().to_string();
                 crate::value::LOCATIONS.iter().any(|(location, _)| word == *location)
@@ -196,7 +197,7 @@ fn encode(field: &StartField, at: usize, krate: &syn::Path) -> Option<TokenStrea
         node: &node,
         member: syn::Member::Named(field.ident.clone()),
         ty: &node.ty,
-        attrs: Attrs::parse(&node.attrs, Place::EventField, errors),
+        attrs: Attrs::parse(&node.attrs, AttributeTarget::EventField, errors),
     }];
     let values = valid::values(&fields, Derive::Event, errors);
     let place = |_, _: &valid::Value<'_>| {

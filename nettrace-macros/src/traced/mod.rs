@@ -23,7 +23,7 @@ use syn::{
 
 use self::output::{Future, Output};
 use crate::{
-    attr::{Attrs, Place},
+    attr::{AttributeTarget, Attrs},
     error::Errors,
     expand::core,
     start_and_stop::{self, Mode, SpanEvents, StopField},
@@ -43,7 +43,7 @@ pub(crate) fn traced(arguments: TokenStream, item: TokenStream, home: Path) -> T
         }
     };
     let mut errors = Errors::default();
-    let attrs = Attrs::parse_arguments(arguments, Place::Function, &mut errors);
+    let attrs = Attrs::parse_arguments(arguments, AttributeTarget::Function, &mut errors);
     let krate = match attrs.value("crate") {
         Some(Expr::Path(path)) => path.path.clone(),
         // The derive reports anything that is not a path.

@@ -77,14 +77,14 @@ impl Flusher {
 
     /// Ends a session that nobody has finished when the process exits.
     pub(super) fn finish_at_exit(&mut self) -> Result<(), Error> {
-        self.hush();
+        self.stop_listening();
         self.finish()
     }
 
     /// Has no type of event say any more that this session listens.
-    fn hush(&self) {
+    fn stop_listening(&self) {
         if let Some(slot) = &self.slot {
-            slot.hush();
+            slot.stop_listening();
         }
     }
 
@@ -92,7 +92,7 @@ impl Flusher {
     /// learn of its end.
     pub(super) fn abandon(&mut self) {
         self.failed = Some(Error::FlusherDied);
-        self.hush();
+        self.stop_listening();
         self.close();
         let mut complete = false;
         for _ in 0..3 {

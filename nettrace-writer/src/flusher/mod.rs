@@ -56,10 +56,10 @@ use crate::{
     },
     shared::{
         Command, Shared,
-        channel::{Missing, Receiver, Sender},
+        channel::{Receiver, RecvError, Sender},
         error::Error,
         local,
-        persistent::Nobody,
+        persistent::UnattributedCounter,
         sessions::Slot,
         trace_ids::Ids,
     },
@@ -197,7 +197,7 @@ impl std::fmt::Debug for dyn Sink {
 
 /// What stands for events without a thread, and for threads that readers do not know.
 fn nobodies(trace: &mut Trace, session: &Shared) -> [TraceThread; 2] {
-    Nobody::ALL.map(|nobody| {
+    UnattributedCounter::ALL.map(|nobody| {
         let mut thread = trace.thread(None);
         if let Some(file) = &session.persistent {
             file.set_index(nobody.slot(), thread.index());
@@ -433,9 +433,9 @@ impl Flusher {
     fn command(&self) -> Option<Command> {
         match self.commands.try_recv() {
             Ok(command) => Some(command),
-            Err(Missing::Late) => None,
+            Err(RecvError::Late) => None,
             // The session's other ends are gone, so nobody can emit.
-            Err(Missing::Gone) => Some(Command::Finish),
+            Err(RecvError::Gone) => Some(Command::Finish),
         }
     }
 
@@ -484,7 +484,7 @@ impl Flusher {
             self.last_merge = Stopwatch::start();
         }
         if let Some(file) = &self.session.persistent {
-            file.set_attempted(Nobody::Unplaced, self.session.unplaced());
+            file.set_attempted(UnattributedCounter::Unplaced, self.session.unplaced());
         }
         self.note_unredacted();
         self.tell_application();

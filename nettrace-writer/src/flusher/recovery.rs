@@ -28,7 +28,7 @@ use crate::{
         trace::{Trace, TraceThread},
     },
     protocol::clock::Stopwatch,
-    shared::{buffer::BufferRef, error::Error, persistent::Nobody},
+    shared::{buffer::BufferRef, error::Error, persistent::UnattributedCounter},
     sink::failure::{Failure, is_final},
     sync::Ordering,
 };
@@ -155,7 +155,7 @@ impl Flusher {
         }
         // What is held back of threads that have ended counts as theirs that were forgotten.
         let extra = self.forgotten_extra.max(rest);
-        file.set_attempted(Nobody::Forgotten, self.forgotten.told + extra);
+        file.set_attempted(UnattributedCounter::Forgotten, self.forgotten.told + extra);
         if let Some(slot) = self.forgotten.slot {
             file.set_done(slot, (self.forgotten.shown() + extra).saturating_sub(rest));
         }
@@ -198,7 +198,10 @@ impl Flusher {
     pub(super) fn forget(&mut self, leaving: Leaving) {
         self.forgotten.told += leaving.trace.owed();
         if let Some(file) = &self.session.persistent {
-            file.set_attempted(Nobody::Forgotten, self.forgotten.told + self.forgotten_extra);
+            file.set_attempted(
+                UnattributedCounter::Forgotten,
+                self.forgotten.told + self.forgotten_extra,
+            );
         }
         // Only now, so that a recorder file always has the losses.
         drop(leaving.buffer);

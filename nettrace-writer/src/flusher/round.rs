@@ -42,7 +42,7 @@ use crate::{
         trace::{self, Named, Told, Trace, TraceThread},
     },
     protocol::clock::Stopwatch,
-    shared::{error::Error, persistent::Nobody},
+    shared::{error::Error, persistent::UnattributedCounter},
     sync::{Ordering, thread},
 };
 
@@ -402,8 +402,12 @@ impl Flusher {
                 let Leaving { trace, buffer } = &mut self.leaving[at];
                 (trace, Named::Thread(&buffer.thread))
             }
-            Who::Unplaced => (&mut self.unplaced, Named::Nobody(Nobody::Unplaced.name())),
-            Who::Forgotten => (&mut self.forgotten, Named::Nobody(Nobody::Forgotten.name())),
+            Who::Unplaced => {
+                (&mut self.unplaced, Named::Nobody(UnattributedCounter::Unplaced.name()))
+            }
+            Who::Forgotten => {
+                (&mut self.forgotten, Named::Nobody(UnattributedCounter::Forgotten.name()))
+            }
         };
         self.trace.declare(thread, named, &mut self.out)?;
         if self.trace.removes_threads_at_points() {

@@ -1,7 +1,7 @@
 //! Numbers to which many threads add.
 //!
-//! Each thread has a [`Node`] with a cell for each number, to which it alone writes: an increment
-//! is a load, an addition and a store. Whoever reads a number sums its cells.
+//! Each thread has a [`ThreadCells`] with a cell for each number, to which it alone writes: an
+//! increment is a load, an addition and a store. Whoever reads a number sums its cells.
 //!
 //! Nodes are never freed. When a thread ends its node keeps its sums, and a later thread goes on
 //! with them. So nothing has to be moved, and nothing is counted twice or lost. In the child of a
@@ -12,9 +12,9 @@
 //! What the orderings rely on:
 //!
 //! - A thread takes a node by an acquire that pairs with the release of the thread before. So it
-//!   sees that thread's last stores, and adds to them.
-//! - A node, and a page of cells, is published by a release and found by an acquire ([`Once`]). So
-//!   whoever finds it finds zeros, or what was added since.
+//! sees that thread's last stores, and adds to them. - A node, and a page of cells, is published by
+//! a release and found by an acquire ([`ForkSafeOnce`]). So whoever finds it finds zeros, or what
+//! was added since.
 //! - All else is relaxed. A reader that knows by any means that an increment has happened sees it,
 //!   because a load cannot return an older value than one that happened before it.
 //!
@@ -23,7 +23,7 @@
 use std::{cell::Cell, fmt, ptr};
 
 use crate::{
-    metrics::once::Once,
+    metrics::once::ForkSafeOnce,
     mutant,
     sync::{
         AtomicBool, AtomicU64, Ordering, const_fn, const_local, shared_static, thread_local, zeros,
@@ -41,28 +41,29 @@ pub(crate) const CELLS: u32 = (FIRST + PAGE * PAGES) as u32;
 /// The number of no cell.
 pub(crate) const NO_CELL: u32 = u32::MAX;
 
-struct Page([AtomicU64; PAGE]);
+struct CellPage([AtomicU64; PAGE]);
 
-impl Page {
+impl CellPage {
     fn new() -> Self {
         Self(zeros())
     }
 }
 
 /// The cells of one thread.
-pub(crate) struct Node {
+pub(crate) struct ThreadCells {
     first: [AtomicU64; FIRST],
-    pages: [Once<Page>; PAGES],
+    pages: [ForkSafeOnce<CellPage>; PAGES],
     /// Whether a thread has it.
     is_taken: AtomicBool,
-    next: Once<&'static Node>,
+    next: ForkSafeOnce<&'static ThreadCells>,
 }
 
-impl Node {
+impl ThreadCells {
     const_fn! {
         fn new() -> Self {
             let is_taken = AtomicBool::new(false);
-            Self { first: zeros(), pages: Once::many(), is_taken, next: Once::new() }
+            let pages = ForkSafeOnce::many();
+            Self { first: zeros(), pages, is_taken, next: ForkSafeOnce::new() }
         }
     }
 
@@ -75,7 +76,7 @@ impl Node {
 
     fn make_cell(&self, index: u32) -> Option<&AtomicU64> {
         if let Some(further) = (index as usize).checked_sub(FIRST) {
-            self.pages.get(further / PAGE)?.get_or_set(Page::new);
+            self.pages.get(further / PAGE)?.get_or_set(CellPage::new);
         }
         self.cell(index)
     }
@@ -84,10 +85,10 @@ impl Node {
 shared_static! {
     /// The first node. Threads that are ending share it: its cells are changed by
     /// read-modify-writes.
-    fn shared() -> &'static Node { Node::new() }
+    fn shared() -> &'static ThreadCells { ThreadCells::new() }
 }
 
-fn nodes() -> impl Iterator<Item = &'static Node> {
+fn nodes() -> impl Iterator<Item = &'static ThreadCells> {
     let mut at = Some(shared());
     std::iter::from_fn(move || {
         let node = at?;
@@ -103,12 +104,12 @@ pub(crate) fn count_nodes() -> usize {
 }
 
 /// A node that belongs to this thread alone until it is [released](release).
-pub(crate) fn take() -> &'static Node {
+pub(crate) fn take() -> &'static ThreadCells {
     if let Some(node) = nodes().skip(1).find(can_take) {
         return node;
     }
-    let new: &'static Node = Box::leak(Box::new(Node::new()));
-    // Nobody else knows it. The release of `Once::set` publishes it.
+    let new: &'static ThreadCells = Box::leak(Box::new(ThreadCells::new()));
+    // Nobody else knows it. The release of `ForkSafeOnce::set` publishes it.
     new.is_taken.store(true, Ordering::Relaxed);
     let mut last = shared();
     loop {
@@ -121,7 +122,7 @@ pub(crate) fn take() -> &'static Node {
 }
 
 /// Takes a node if it is free.
-fn can_take(node: &&Node) -> bool {
+fn can_take(node: &&ThreadCells) -> bool {
     // The load alone decides nothing: it saves the others the swap of a node that is taken.
     if node.is_taken.load(Ordering::Relaxed) {
         return false;
@@ -139,7 +140,7 @@ fn can_take(node: &&Node) -> bool {
 }
 
 /// Leaves a node, with its sums, to a later thread.
-pub(crate) fn release(node: &'static Node) {
+pub(crate) fn release(node: &'static ThreadCells) {
     // Pairs with the acquire in `can_take`.
     let order = match mutant::takes_out("cells_no_release") {
         true => Ordering::Relaxed,
@@ -155,12 +156,12 @@ const_local! {
 
 thread_local! {
     /// Gives the node back when the thread ends.
-    static OWNER: Owner = Owner(take());
+    static OWNER: CellsOwner = CellsOwner(take());
 }
 
-struct Owner(&'static Node);
+struct CellsOwner(&'static ThreadCells);
 
-impl Drop for Owner {
+impl Drop for CellsOwner {
     fn drop(&mut self) {
         // Whatever this thread still adds goes to the shared node.
         let _ = FIRST_CELLS.try_with(|first| first.set(&[]));
@@ -168,7 +169,7 @@ impl Drop for Owner {
     }
 }
 
-impl fmt::Debug for Owner {
+impl fmt::Debug for CellsOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Owner")
     }

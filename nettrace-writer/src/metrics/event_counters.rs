@@ -55,18 +55,18 @@ const SUM_FIELDS: &[FieldSchema] = &[FieldSchema::new(
 
 /// The types of a meter's events.
 #[derive(Clone, Copy)]
-pub(crate) struct Types {
+pub(crate) struct MeterEventTypes {
     mean: &'static EventType,
     sum: &'static EventType,
 }
 
-impl fmt::Debug for Types {
+impl fmt::Debug for MeterEventTypes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.mean.schema().provider.name.fmt(f)
     }
 }
 
-impl Types {
+impl MeterEventTypes {
     /// The types of a meter. They are kept for good: make them once for each meter. `None` if they
     /// are refused.
     pub(crate) fn new(meter: &str) -> Option<Self> {
@@ -106,7 +106,7 @@ fn register(
 /// A value of an interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventCounter<'a> {
-    pub(crate) types: Types,
+    pub(crate) types: MeterEventTypes,
     pub(crate) name: &'a str,
     pub(crate) description: &'a str,
     pub(crate) unit: &'a str,

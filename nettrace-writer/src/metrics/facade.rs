@@ -9,7 +9,7 @@ use ::metrics::{
 use crate::{
     metrics::{
         instruments::{Counter, Gauge, Histogram, Meter},
-        state::{Bound, Description, Kind, MeterInfo, lock, state},
+        state::{BoundValue, Description, InstrumentKind, MeterInfo, lock, state},
     },
     sync::thread::LocalKey,
 };
@@ -63,7 +63,7 @@ impl MetricsRecorder {
     }
 
     /// The instrument with this name. The first use of a name makes it, for good.
-    fn instrument(&self, kind: Kind, name: &str) -> Bound {
+    fn instrument(&self, kind: InstrumentKind, name: &str) -> BoundValue {
         let key = (self.meter.name.clone(), kind, name.to_owned());
         let mut locked = lock();
         let state = state(&mut locked);
@@ -73,12 +73,12 @@ impl MetricsRecorder {
         let (unit, description) = state.described.remove(&key).unwrap_or_default();
         let description =
             Description { name: name.to_owned(), unit, description, ..Description::default() };
-        let bound = Bound::new_locked(state, Arc::clone(&self.meter), kind, description);
+        let bound = BoundValue::new_locked(state, Arc::clone(&self.meter), kind, description);
         state.recorded.insert(key, bound.clone());
         bound
     }
 
-    fn bound(&self, kind: Kind, key: &Key) -> Bound {
+    fn bound(&self, kind: InstrumentKind, key: &Key) -> BoundValue {
         let tags: Vec<_> = key.labels().map(|label| (label.key(), label.value())).collect();
         let instrument = self.instrument(kind, key.name());
         if tags.is_empty() { instrument } else { instrument.tagged(&tags) }
@@ -108,7 +108,13 @@ impl MetricsRecorder {
         new
     }
 
-    fn describe(&self, kind: Kind, name: &KeyName, unit: Option<Unit>, text: &SharedString) {
+    fn describe(
+        &self,
+        kind: InstrumentKind,
+        name: &KeyName,
+        unit: Option<Unit>,
+        text: &SharedString,
+    ) {
         let key = (self.meter.name.clone(), kind, name.as_str().to_owned());
         let unit = unit.map_or("", |unit| unit.as_canonical_label()).to_owned();
         let mut locked = lock();
@@ -129,34 +135,34 @@ thread_local! {
 
 impl ::metrics::Recorder for MetricsRecorder {
     fn describe_counter(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
-        self.describe(Kind::Counter, &key, unit, &description);
+        self.describe(InstrumentKind::Counter, &key, unit, &description);
     }
 
     fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
-        self.describe(Kind::Gauge, &key, unit, &description);
+        self.describe(InstrumentKind::Gauge, &key, unit, &description);
     }
 
     fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
-        self.describe(Kind::Histogram, &key, unit, &description);
+        self.describe(InstrumentKind::Histogram, &key, unit, &description);
     }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> ::metrics::Counter {
         self.remembered(&COUNTERS, key, || {
-            let counter = Counter::bound(self.bound(Kind::Counter, key));
+            let counter = Counter::bound(self.bound(InstrumentKind::Counter, key));
             ::metrics::Counter::from_arc(Arc::new(counter))
         })
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> ::metrics::Gauge {
         self.remembered(&GAUGES, key, || {
-            let gauge = Gauge::bound(self.bound(Kind::Gauge, key));
+            let gauge = Gauge::bound(self.bound(InstrumentKind::Gauge, key));
             ::metrics::Gauge::from_arc(Arc::new(gauge))
         })
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> ::metrics::Histogram {
         self.remembered(&HISTOGRAMS, key, || {
-            let histogram = Histogram::bound(self.bound(Kind::Histogram, key));
+            let histogram = Histogram::bound(self.bound(InstrumentKind::Histogram, key));
             ::metrics::Histogram::from_arc(Arc::new(histogram))
         })
     }

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    metrics::once::Once,
+    metrics::once::ForkSafeOnce,
     sync::{AtomicU32, Ordering},
 };
 
@@ -28,12 +28,12 @@ const HALF: usize = 64;
 struct Exponent(Box<[AtomicU32]>);
 
 #[derive(Debug)]
-struct Group([Once<Exponent>; HALF]);
+struct BucketGroup([ForkSafeOnce<Exponent>; HALF]);
 
 /// Buckets. Those of an exponent take 4 KiB, from its first value on.
 #[derive(Debug)]
 pub(crate) struct Buckets {
-    groups: [Once<Group>; HALF],
+    groups: [ForkSafeOnce<BucketGroup>; HALF],
 }
 
 /// The counts of buckets at one time. Zeros are left out.
@@ -41,7 +41,7 @@ pub(crate) type Counts = BTreeMap<u32, u32>;
 
 impl Default for Buckets {
     fn default() -> Self {
-        Self { groups: [const { Once::new() }; HALF] }
+        Self { groups: [const { ForkSafeOnce::new() }; HALF] }
     }
 }
 
@@ -52,8 +52,8 @@ impl Buckets {
         // Minus zero is zero.
         let bits = (value + 0.0).to_bits() >> SHIFT;
         let exponent = (bits >> MANTISSA) as usize;
-        let group =
-            self.groups[exponent / HALF].get_or_set(|| Group([const { Once::new() }; HALF]));
+        let group = self.groups[exponent / HALF]
+            .get_or_set(|| BucketGroup([const { ForkSafeOnce::new() }; HALF]));
         let buckets = group.0[exponent % HALF]
             .get_or_set(|| Exponent((0..BUCKETS).map(|_| AtomicU32::new(0)).collect()));
         buckets.0[bits as usize % BUCKETS].fetch_add(1, Ordering::Relaxed);

@@ -18,12 +18,12 @@ use crate::{
 };
 
 /// A place for one value.
-pub(crate) struct Once<T> {
+pub(crate) struct ForkSafeOnce<T> {
     pointer: AtomicPtr<T>,
     owns: PhantomData<T>,
 }
 
-impl<T> Once<T> {
+impl<T> ForkSafeOnce<T> {
     const_fn! {
         pub(crate) fn new() -> Self {
             Self { pointer: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
@@ -105,7 +105,7 @@ impl<T> Once<T> {
 
 /// Not in models: what is static there is dropped when no execution runs, and would need one.
 #[cfg(not(nettrace_loom))]
-impl<T> Drop for Once<T> {
+impl<T> Drop for ForkSafeOnce<T> {
     fn drop(&mut self) {
         // Nobody else has the place (O2), so any ordering does.
         let pointer = self.pointer.load(Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl<T> Drop for Once<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Once<T> {
+impl<T: fmt::Debug> fmt::Debug for ForkSafeOnce<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)
     }

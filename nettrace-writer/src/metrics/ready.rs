@@ -13,7 +13,7 @@ static PROCESS: Meter = Meter::new("NetTrace.Process");
 static TRACER: Meter = Meter::new("NetTrace.Tracer");
 
 /// Name, unit, description and value of an instrument for each session.
-type OfSession = (&'static str, &'static str, &'static str, fn(&Stats) -> u64);
+type SessionInstrument = (&'static str, &'static str, &'static str, fn(&Stats) -> u64);
 
 /// Makes the instruments of the process and of the tracer known to clients, until the process
 /// ends. Further calls do nothing. `nettrace_diagnostics::listen` calls this.
@@ -56,7 +56,7 @@ pub fn observe_process() {
         .forget();
     #[cfg(target_os = "linux")]
     linux::observe();
-    let of_sessions: [OfSession; 4] = [
+    let of_sessions: [SessionInstrument; 4] = [
         ("nettrace.events", "{event}", "Written events", |stats| stats.written),
         ("nettrace.dropped", "{event}", "Dropped events", Stats::dropped),
         ("nettrace.bytes", "By", "Bytes that the sink has taken", |stats| stats.bytes),

@@ -8,11 +8,11 @@ use crate::{
     metrics::{
         only_in::OnlyIn,
         state::{
-            CHANGED, Locked, State,
-            arguments::{Arguments, Wanted, interval, pairs},
+            CHANGED, LockedState, MetricsState,
+            arguments::{Arguments, InstrumentSelection, interval, pairs},
             events::PROVIDER,
             lock,
-            report::{Report, What},
+            report::{Report, ReportSelection},
             state,
         },
     },
@@ -83,8 +83,8 @@ impl Reporter {
     /// first interval.
     pub fn start(self, session: &Session) -> Reporting {
         let wanted: Vec<_> = match &*self.meters {
-            [] => vec![Wanted::new("*")],
-            meters => meters.iter().map(|name| Wanted::new(name)).collect(),
+            [] => vec![InstrumentSelection::new("*")],
+            meters => meters.iter().map(|name| InstrumentSelection::new(name)).collect(),
         };
         let arguments = Arguments {
             session: OWN.to_owned(),
@@ -95,7 +95,7 @@ impl Reporter {
             messages: Vec::new(),
             errors: Vec::new(),
         };
-        start(session, [(What::Meters(arguments), self.interval)])
+        start(session, [(ReportSelection::Meters(arguments), self.interval)])
     }
 }
 
@@ -149,19 +149,22 @@ pub fn attach<'a>(
         meters.into_iter().map(|arguments| (arguments.interval, arguments)).collect();
     let mut all: Vec<_> = reports
         .drain(..)
-        .map(|(interval, arguments)| (What::Meters(arguments), interval))
+        .map(|(interval, arguments)| (ReportSelection::Meters(arguments), interval))
         .collect();
     while let Some((_, interval)) = counters.first().cloned() {
         let (same, others) = counters.into_iter().partition(|(_, other)| *other == interval);
         counters = others;
         let same: Vec<(String, Duration)> = same;
         let meters = same.into_iter().map(|(name, _)| name).collect();
-        all.push((What::EventCounters { meters, except: except.clone() }, interval));
+        all.push((ReportSelection::EventCounters { meters, except: except.clone() }, interval));
     }
     start(session, all)
 }
 
-fn start(session: &Session, reports: impl IntoIterator<Item = (What, Duration)>) -> Reporting {
+fn start(
+    session: &Session,
+    reports: impl IntoIterator<Item = (ReportSelection, Duration)>,
+) -> Reporting {
     let to = OnlyIn::new(session);
     let mut locked = lock();
     let state = state(&mut locked);
@@ -207,7 +210,7 @@ fn take(id: u64, patience: Duration) -> Option<Report> {
     }
 }
 
-fn wait(locked: Locked, longest: Duration) -> Locked {
+fn wait(locked: LockedState, longest: Duration) -> LockedState {
     CHANGED.wait_for(locked, longest)
 }
 
@@ -216,7 +219,7 @@ fn run() {
     let mut locked = lock();
     loop {
         let now = Instant::now();
-        let state: &mut State = state(&mut locked);
+        let state: &mut MetricsState = state(&mut locked);
         if let Some(mut report) = next(&mut state.reports, now, state.changes) {
             state.busy = Some(report.id);
             drop(locked);
@@ -240,7 +243,7 @@ fn next(reports: &mut Vec<Report>, now: Instant, changes: u64) -> Option<Report>
     Some(reports.remove(index))
 }
 
-fn put_back(report: Report, is_live: bool) -> Locked {
+fn put_back(report: Report, is_live: bool) -> LockedState {
     let mut locked = lock();
     let state = state(&mut locked);
     state.busy = None;
@@ -263,9 +266,10 @@ mod tests {
     fn reports_that_are_always_due_take_turns() {
         let session = Session::builder().sink(MemorySink::new()).start().unwrap();
         let to = OnlyIn::new(&session);
-        let what = || What::EventCounters { meters: Vec::new(), except: None };
-        let report =
-            |id| Report::new(&State::default(), id, to.clone(), what(), Duration::from_secs(1));
+        let what = || ReportSelection::EventCounters { meters: Vec::new(), except: None };
+        let report = |id| {
+            Report::new(&MetricsState::default(), id, to.clone(), what(), Duration::from_secs(1))
+        };
         let mut reports: Vec<_> = (1..=3).map(report).collect();
         let mut served = Vec::new();
         for _ in 0..6 {

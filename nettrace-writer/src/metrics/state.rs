@@ -19,7 +19,7 @@ use std::{
 use crate::{
     metrics::{
         cells::{self, CELLS, NO_CELL},
-        event_counters::Types,
+        event_counters::MeterEventTypes,
         histogram::Buckets,
         state::{observable::Observer, report::Report},
     },
@@ -33,7 +33,7 @@ const OVERFLOW: &str = "overflow=true";
 
 /// What an instrument counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum InstrumentKind {
     Counter,
     UpDownCounter,
     Gauge,
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     ObservableGauge,
 }
 
-impl Kind {
+impl InstrumentKind {
     /// The name of .NET's type.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ pub(crate) type Callback = dyn Fn(&mut Observer<'_>) + Send + Sync;
 pub(crate) struct Instrument {
     /// Counted from 1. No other instrument of the process has it.
     pub(crate) id: i32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: InstrumentKind,
     pub(crate) meter: Arc<MeterInfo>,
     pub(crate) name: String,
     pub(crate) unit: String,
@@ -101,12 +101,12 @@ pub(crate) struct Description {
 #[derive(Debug)]
 pub(crate) struct Series {
     pub(crate) tags: Arc<str>,
-    pub(crate) value: Stored,
+    pub(crate) value: StoredValue,
 }
 
 /// How a value is kept.
 #[derive(Debug)]
-pub(crate) enum Stored {
+pub(crate) enum StoredValue {
     /// A sum over threads, less what it was at first. The cell is [`NO_CELL`] if there was none
     /// left. Then `shared` has the sum.
     Sum { cell: u32, base: u64, shared: AtomicU64 },
@@ -119,15 +119,17 @@ pub(crate) enum Stored {
 /// Bits that no value has: a NaN that no computation makes.
 pub(crate) const NO_VALUE: u64 = u64::MAX;
 
-impl Stored {
-    fn new(kind: Kind, cells: &mut Cells) -> Self {
+impl StoredValue {
+    fn new(kind: InstrumentKind, cells: &mut CellAllocation) -> Self {
         let shared = AtomicU64::new(0);
         match kind {
-            Kind::Counter | Kind::UpDownCounter => {
+            InstrumentKind::Counter | InstrumentKind::UpDownCounter => {
                 let cell = cells.take();
                 Self::Sum { cell, base: cells::sum(cell), shared }
             }
-            Kind::Histogram => Self::Distribution { buckets: Box::default(), sum: shared },
+            InstrumentKind::Histogram => {
+                Self::Distribution { buckets: Box::default(), sum: shared }
+            }
             // That of an observable instrument is not used.
             _ => Self::Last(AtomicU64::new(NO_VALUE)),
         }
@@ -144,12 +146,12 @@ impl Stored {
 
 /// Which cells are in use.
 #[derive(Debug, Default)]
-struct Cells {
+struct CellAllocation {
     free: Vec<u32>,
     used: u32,
 }
 
-impl Cells {
+impl CellAllocation {
     fn take(&mut self) -> u32 {
         if let Some(cell) = self.free.pop() {
             return cell;
@@ -164,18 +166,18 @@ impl Cells {
 
 /// An instrument and its series.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct InstrumentEntry {
     pub(crate) instrument: Arc<Instrument>,
     pub(crate) series: HashMap<Arc<str>, Arc<Series>>,
 }
 
 /// What the lock is for.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct MetricsState {
     /// By id.
-    pub(crate) instruments: BTreeMap<i32, Entry>,
+    pub(crate) instruments: BTreeMap<i32, InstrumentEntry>,
     last_id: i32,
-    cells: Cells,
+    cells: CellAllocation,
     /// How often an instrument has come or gone.
     pub(crate) changes: u64,
     /// The reports that nobody is working at.
@@ -188,39 +190,39 @@ pub(crate) struct State {
     /// Whether there is a thread that reports.
     pub(crate) has_reporter: bool,
     /// The types of EventCounters, by the meter's name. `None`: they are refused.
-    pub(crate) event_counters: HashMap<String, Option<Types>>,
+    pub(crate) event_counters: HashMap<String, Option<MeterEventTypes>>,
     /// The instruments of the crate `metrics`: by meter, kind and name.
     #[cfg(feature = "metrics_facade")]
-    pub(crate) recorded: HashMap<(String, Kind, String), Bound>,
+    pub(crate) recorded: HashMap<(String, InstrumentKind, String), BoundValue>,
     /// Units and descriptions of those that have not begun.
     #[cfg(feature = "metrics_facade")]
-    pub(crate) described: HashMap<(String, Kind, String), (String, String)>,
+    pub(crate) described: HashMap<(String, InstrumentKind, String), (String, String)>,
 }
 
-static STATE: Mutex<Option<Box<State>>> = Mutex::new(None);
+static STATE: Mutex<Option<Box<MetricsState>>> = Mutex::new(None);
 /// Notified when there is something to do for the reporter, and when it has done something.
 pub(crate) static CHANGED: Condvar = Condvar::new();
 
 /// The lock, while it is held.
-pub(crate) type Locked = MutexGuard<'static, Option<Box<State>>>;
+pub(crate) type LockedState = MutexGuard<'static, Option<Box<MetricsState>>>;
 
 /// Takes the lock. A thread that panicked while it had the lock has left nothing half done.
-pub(crate) fn lock() -> Locked {
+pub(crate) fn lock() -> LockedState {
     crate::metrics::state::process::accompany();
     STATE.lock()
 }
 
 /// The state behind the lock.
-pub(crate) fn state(locked: &mut Locked) -> &mut State {
+pub(crate) fn state(locked: &mut LockedState) -> &mut MetricsState {
     locked.get_or_insert_default()
 }
 
-impl State {
+impl MetricsState {
     /// Adds an instrument, without series.
     pub(crate) fn add(
         &mut self,
         meter: Arc<MeterInfo>,
-        kind: Kind,
+        kind: InstrumentKind,
         description: Description,
     ) -> Arc<Instrument> {
         self.last_id += 1;
@@ -228,7 +230,7 @@ impl State {
         let id = self.last_id;
         let instrument = Instrument { id, kind, meter, name, unit, description, tags, callback };
         let instrument = Arc::new(instrument);
-        let entry = Entry { instrument: Arc::clone(&instrument), series: HashMap::new() };
+        let entry = InstrumentEntry { instrument: Arc::clone(&instrument), series: HashMap::new() };
         self.instruments.insert(id, entry);
         self.note_change();
         instrument
@@ -248,7 +250,7 @@ impl State {
             return Arc::clone(series);
         }
         let tags: Arc<str> = tags.into();
-        let value = Stored::new(instrument.kind, &mut self.cells);
+        let value = StoredValue::new(instrument.kind, &mut self.cells);
         let series = Arc::new(Series { tags: Arc::clone(&tags), value });
         entry.series.insert(tags, Arc::clone(&series));
         series
@@ -256,7 +258,7 @@ impl State {
 
     /// Removes an instrument whose last handle has gone. Nobody adds to its cells any more: the
     /// handles of its series keep it.
-    fn remove(&mut self, id: i32) -> Option<Entry> {
+    fn remove(&mut self, id: i32) -> Option<InstrumentEntry> {
         let entry = self.instruments.remove(&id)?;
         let cells = entry.series.values().map(|series| series.value.cell());
         self.cells.free.extend(cells.filter(|cell| *cell != NO_CELL));
@@ -274,11 +276,11 @@ impl State {
 
 /// Keeps an instrument alive. All handles of an instrument share one.
 #[derive(Debug)]
-pub(crate) struct Owner {
+pub(crate) struct InstrumentOwner {
     pub(crate) instrument: Arc<Instrument>,
 }
 
-impl Drop for Owner {
+impl Drop for InstrumentOwner {
     fn drop(&mut self) {
         // A cell's next number begins with its sum, so everything that was added must be in it. The
         // count of handles has seen to that: its last decrement acquires what others released.
@@ -290,27 +292,31 @@ impl Drop for Owner {
 
 /// A value of an instrument: what a handle is bound to.
 #[derive(Clone, Debug)]
-pub(crate) struct Bound {
+pub(crate) struct BoundValue {
     pub(crate) series: Arc<Series>,
-    pub(crate) owner: Arc<Owner>,
+    pub(crate) owner: Arc<InstrumentOwner>,
 }
 
-impl Bound {
+impl BoundValue {
     /// A new instrument, and its series without tags.
-    pub(crate) fn new(meter: Arc<MeterInfo>, kind: Kind, description: Description) -> Self {
+    pub(crate) fn new(
+        meter: Arc<MeterInfo>,
+        kind: InstrumentKind,
+        description: Description,
+    ) -> Self {
         let mut locked = lock();
         Self::new_locked(state(&mut locked), meter, kind, description)
     }
 
     pub(crate) fn new_locked(
-        state: &mut State,
+        state: &mut MetricsState,
         meter: Arc<MeterInfo>,
-        kind: Kind,
+        kind: InstrumentKind,
         description: Description,
     ) -> Self {
         let instrument = state.add(meter, kind, description);
         let series = state.series(&instrument, "");
-        Self { series, owner: Arc::new(Owner { instrument }) }
+        Self { series, owner: Arc::new(InstrumentOwner { instrument }) }
     }
 
     /// The same instrument with other tags.
@@ -323,14 +329,14 @@ impl Bound {
     /// The sum of a counter.
     pub(crate) fn sum(&self) -> u64 {
         match &self.series.value {
-            Stored::Sum { cell, base, shared } => sum(*cell, *base, shared),
+            StoredValue::Sum { cell, base, shared } => sum(*cell, *base, shared),
             _ => 0,
         }
     }
 
     /// This thread's cell of a sum. If it has none, adds the value in another way.
     pub(crate) fn cell_or_add(&self, value: u64) -> Option<&'static AtomicU64> {
-        let Stored::Sum { cell, shared, .. } = &self.series.value else { return None };
+        let StoredValue::Sum { cell, shared, .. } = &self.series.value else { return None };
         if *cell == NO_CELL {
             shared.fetch_add(value, Ordering::Relaxed);
             return None;
@@ -340,7 +346,7 @@ impl Bound {
 
     /// Records a value of a histogram.
     pub(crate) fn record(&self, value: f64) {
-        let Stored::Distribution { buckets, sum } = &self.series.value else { return };
+        let StoredValue::Distribution { buckets, sum } = &self.series.value else { return };
         if !value.is_finite() {
             return;
         }
@@ -350,7 +356,7 @@ impl Bound {
     }
 }
 
-/// The value of [`Stored::Sum`].
+/// The value of [`StoredValue::Sum`].
 pub(crate) fn sum(cell: u32, base: u64, shared: &AtomicU64) -> u64 {
     let shared = shared.load(Ordering::Relaxed);
     cells::sum(cell).wrapping_sub(base).wrapping_add(shared)

@@ -62,8 +62,8 @@ fn install() {
     ARE_INSTALLED.store(true, Ordering::Release);
 }
 
-/// Has the child of each `fork` close a descriptor. `None`: there was no place, and a child does not
-/// close its copy.
+/// Has the child of each `fork` close a descriptor. `None`: there was no place, and a child does
+/// not close its copy.
 pub(crate) fn close_in_child(descriptor: RawFd) -> Option<ClosedInChild> {
     install();
     ClosedInChild::of(descriptor)

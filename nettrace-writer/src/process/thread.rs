@@ -30,7 +30,7 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct ThreadRef(Arc<Identity>);
+pub struct ThreadRef(Arc<ThreadIdentity>);
 
 impl PartialEq for ThreadRef {
     fn eq(&self, other: &Self) -> bool {
@@ -41,7 +41,7 @@ impl PartialEq for ThreadRef {
 impl Eq for ThreadRef {}
 
 #[derive(Clone, Debug)]
-struct Identity {
+struct ThreadIdentity {
     number: u64,
     os_id: u64,
     name: Option<String>,
@@ -80,7 +80,7 @@ pub const MAX_THREAD_KEY_VALUE_BYTES: usize = 4_096;
 /// });
 /// ```
 pub fn set_thread_key_value(key: &str, value: &str) -> Result<(), ThreadKeyValueError> {
-    let mut identity = Identity::clone(&ThreadRef::current().0);
+    let mut identity = ThreadIdentity::clone(&ThreadRef::current().0);
     identity.key_values.retain(|(other, _)| other != key);
     identity.key_values.push((key.to_owned(), value.to_owned()));
     let bytes: usize = identity.key_values.iter().map(|(key, value)| key.len() + value.len()).sum();
@@ -166,7 +166,7 @@ impl ThreadRef {
     fn new(alive: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = if alive { thread::current().name().map(str::to_owned) } else { None };
-        Self(Arc::new(Identity {
+        Self(Arc::new(ThreadIdentity {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             os_id: os_id(),
             name: name.or_else(os_name).map(shortened),

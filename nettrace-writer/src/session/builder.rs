@@ -19,7 +19,7 @@ use crate::{
     protocol::clock::Clock,
     session::{
         Session, memory::MemorySettings, output::OutputSettings, redactions::RedactionSettings,
-        triggers::StartWatch,
+        triggers::StartDumpThread,
     },
     shared::{error::Error, filter::ProviderFilter, on_full::OnFull, sessions, trace_ids::Ids},
     sink::{Existing, Sink},
@@ -66,7 +66,7 @@ pub struct SessionBuilder {
     pub(crate) registered: Vec<&'static EventType>,
     pub(crate) refused: Option<Error>,
     pub(crate) on_sink_change: Option<Callback>,
-    pub(crate) triggers: Option<StartWatch>,
+    pub(crate) triggers: Option<StartDumpThread>,
 }
 
 impl std::fmt::Debug for SessionBuilder {

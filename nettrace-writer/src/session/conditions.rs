@@ -26,11 +26,11 @@ pub(super) struct Condition {
     trigger: String,
     /// Provider and name of the event or span; `None` for any.
     of: Option<(String, String)>,
-    what: What,
+    what: Criterion,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum Criterion {
     Level(Level),
     Event,
     Number(String, (Bound<i64>, Bound<i64>)),
@@ -41,11 +41,11 @@ enum What {
 impl Condition {
     pub(super) fn level(level: Level) -> Self {
         let trigger = level.name().map_or_else(|| "level".into(), str::to_lowercase);
-        Self { trigger, of: None, what: What::Level(level) }
+        Self { trigger, of: None, what: Criterion::Level(level) }
     }
 
     pub(super) fn event(provider: &str, event: &str) -> Self {
-        Self::of(provider, event, "", What::Event)
+        Self::of(provider, event, "", Criterion::Event)
     }
 
     pub(super) fn number(
@@ -55,25 +55,25 @@ impl Condition {
         range: impl RangeBounds<i64>,
     ) -> Self {
         let range = (range.start_bound().cloned(), range.end_bound().cloned());
-        Self::of(provider, event, "", What::Number(field.to_owned(), range))
+        Self::of(provider, event, "", Criterion::Number(field.to_owned(), range))
     }
 
     pub(super) fn slow(provider: &str, span: &str, time: Duration) -> Self {
-        Self::of(provider, span, "-slow", What::Slow(time))
+        Self::of(provider, span, "-slow", Criterion::Slow(time))
     }
 
     pub(super) fn failed(provider: &str, span: &str) -> Self {
-        Self::of(provider, span, "-failed", What::Failed)
+        Self::of(provider, span, "-failed", Criterion::Failed)
     }
 
-    fn of(provider: &str, name: &str, more: &str, what: What) -> Self {
+    fn of(provider: &str, name: &str, more: &str, what: Criterion) -> Self {
         let trigger = format!("{name}{more}");
         Self { trigger, of: Some((provider.to_owned(), name.to_owned())), what }
     }
 
     /// What an event of this type must be to meet the condition; `None` if it cannot.
-    fn test(&self, schema: &EventSchema) -> Option<Test> {
-        let is_span = matches!(self.what, What::Slow(_) | What::Failed);
+    fn test(&self, schema: &EventSchema) -> Option<EventTest> {
+        let is_span = matches!(self.what, Criterion::Slow(_) | Criterion::Failed);
         if let Some((provider, name)) = &self.of {
             let of_type = if is_span { span_that_ends(schema)? } else { schema.name };
             if (schema.provider.name, of_type) != (provider, name) {
@@ -83,23 +83,23 @@ impl Condition {
         let field = |name: &str| schema.fields.iter().position(|field| field.name == name);
         Some(match &self.what {
             // `LogAlways` is the lowest number, and not the most severe level.
-            What::Level(level)
+            Criterion::Level(level)
                 if schema.level <= *level
                     && (schema.level != Level::LogAlways || *level == Level::LogAlways) =>
             {
-                Test::Always
+                EventTest::Always
             }
-            What::Level(_) => return None,
-            What::Event => Test::Always,
-            What::Number(name, range) => Test::Number(field(name)?, *range),
-            What::Slow(time) => {
+            Criterion::Level(_) => return None,
+            Criterion::Event => EventTest::Always,
+            Criterion::Number(name, range) => EventTest::Number(field(name)?, *range),
+            Criterion::Slow(time) => {
                 let nanos = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
                 let at = field("duration")?;
                 let is_duration = schema.fields[at].ty == FieldType::DurationNanos;
                 is_duration
-                    .then_some(Test::Number(at, (Bound::Included(nanos), Bound::Unbounded)))?
+                    .then_some(EventTest::Number(at, (Bound::Included(nanos), Bound::Unbounded)))?
             }
-            What::Failed => Test::Failed(field("outcome")?),
+            Criterion::Failed => EventTest::Failed(field("outcome")?),
         })
     }
 }
@@ -115,20 +115,20 @@ fn span_that_ends(schema: &EventSchema) -> Option<&'static str> {
 
 /// What an event of a type must be to meet a condition. Fields are given by their places.
 #[derive(Clone, Copy, Debug)]
-enum Test {
+enum EventTest {
     Always,
     Number(usize, (Bound<i64>, Bound<i64>)),
     /// The outcome is an error or a panic.
     Failed(usize),
 }
 
-impl Test {
+impl EventTest {
     fn holds(self, fields: &[FieldSchema], payload: &[u8]) -> bool {
         let at = match self {
             Self::Always => return true,
             Self::Number(at, _) | Self::Failed(at) => at,
         };
-        let mut find = Find { fields: at, depth: 0, test: self, holds: false };
+        let mut find = FieldFinder { fields: at, depth: 0, test: self, holds: false };
         let _ = walk(fields, payload, &mut find);
         find.holds
     }
@@ -167,73 +167,73 @@ fn is_failure(text: Text<'_>) -> bool {
 
 /// Looks for the value of a field of the event, or of an option that the field is. Elements of
 /// arrays and parts of objects are deeper.
-struct Find {
+struct FieldFinder {
     /// How many fields come before.
     fields: usize,
     depth: u32,
-    test: Test,
+    test: EventTest,
     holds: bool,
 }
 
 /// The value was found, or there is none.
-struct Found;
+struct ValueFound;
 
-impl From<Mismatch> for Found {
+impl From<Mismatch> for ValueFound {
     fn from(_: Mismatch) -> Self {
         Self
     }
 }
 
-impl Visitor for Find {
-    type Error = Found;
+impl Visitor for FieldFinder {
+    type Error = ValueFound;
 
-    fn value(&mut self, value: walk::Value<'_>) -> Result<(), Found> {
+    fn value(&mut self, value: walk::Value<'_>) -> Result<(), ValueFound> {
         if self.fields == 0 && self.depth == 1 {
             self.holds = self.test.holds_for(value);
         }
         Ok(())
     }
 
-    fn begin_array(&mut self, _: &FieldType, _: usize) -> Result<(), Found> {
+    fn begin_array(&mut self, _: &FieldType, _: usize) -> Result<(), ValueFound> {
         self.depth += 1;
         Ok(())
     }
 
-    fn end_array(&mut self) -> Result<(), Found> {
+    fn end_array(&mut self) -> Result<(), ValueFound> {
         self.depth -= 1;
         Ok(())
     }
 
-    fn begin_field(&mut self, _: &FieldSchema) -> Result<(), Found> {
+    fn begin_field(&mut self, _: &FieldSchema) -> Result<(), ValueFound> {
         self.depth += 1;
         Ok(())
     }
 
-    fn end_field(&mut self, _: &FieldSchema) -> Result<(), Found> {
+    fn end_field(&mut self, _: &FieldSchema) -> Result<(), ValueFound> {
         self.depth -= 1;
         if self.depth == 0 {
-            self.fields = self.fields.checked_sub(1).ok_or(Found)?;
+            self.fields = self.fields.checked_sub(1).ok_or(ValueFound)?;
         }
         Ok(())
     }
 }
 
 /// Gets the name of a trigger, and provider and name of the event.
-pub(super) type Fire = Box<dyn Fn(&str, &str) + Send>;
+pub(super) type FireTrigger = Box<dyn Fn(&str, &str) + Send>;
 
 /// Looks at the events that are kept, and fires.
 pub(super) struct Matcher {
     conditions: Vec<Condition>,
     /// What each type must be, by its index: which condition, and the test.
-    types: Vec<Option<Known>>,
-    fire: Fire,
+    types: Vec<Option<WatchedType>>,
+    fire: FireTrigger,
 }
 
 /// A type, and the conditions that its events can meet.
 #[derive(Clone, Debug)]
-struct Known {
+struct WatchedType {
     schema: &'static EventSchema,
-    tests: Box<[(usize, Test)]>,
+    tests: Box<[(usize, EventTest)]>,
 }
 
 impl fmt::Debug for Matcher {
@@ -243,7 +243,7 @@ impl fmt::Debug for Matcher {
 }
 
 impl Matcher {
-    pub(super) fn new(conditions: Vec<Condition>, fire: Fire) -> Self {
+    pub(super) fn new(conditions: Vec<Condition>, fire: FireTrigger) -> Self {
         Self { conditions, types: Vec::new(), fire }
     }
 
@@ -260,11 +260,11 @@ impl Matcher {
         }
     }
 
-    fn known(&self, ty: &'static EventType) -> Known {
+    fn known(&self, ty: &'static EventType) -> WatchedType {
         let schema = ty.schema();
         let conditions = self.conditions.iter().enumerate();
         let tests = conditions.filter_map(|(at, condition)| Some((at, condition.test(schema)?)));
-        Known { schema, tests: tests.collect() }
+        WatchedType { schema, tests: tests.collect() }
     }
 
     fn see(&mut self, id: u32, payload: &[u8]) {

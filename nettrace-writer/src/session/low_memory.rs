@@ -21,7 +21,7 @@ const SHORT: f64 = 0.1;
 
 /// What there is to look at, and what it said last.
 #[derive(Debug)]
-pub(super) struct Pressure {
+pub(super) struct MemoryPressure {
     pressure: PathBuf,
     events: Option<PathBuf>,
     since: Stopwatch,
@@ -31,14 +31,14 @@ pub(super) struct Pressure {
 
 /// That memory is short, and how one sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Short {
+pub(super) enum MemoryShortage {
     /// Some task waited for memory in so many per cent of the time.
     Waits(u64),
     /// The group was out of memory so many times more.
     Out(u64),
 }
 
-impl Pressure {
+impl MemoryPressure {
     /// What the system has for this process.
     pub(super) fn new() -> io::Result<Self> {
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -64,18 +64,18 @@ impl Pressure {
     }
 
     /// What has happened since the last look. `None`: memory is not short, or the files are gone.
-    pub(super) fn look(&mut self) -> Option<Short> {
+    pub(super) fn look(&mut self) -> Option<MemoryShortage> {
         if let Some(out) = self.times_out_of_memory() {
             let before = self.out_of_memory.replace(out).unwrap_or(out);
             if out > before {
-                return Some(Short::Out(out - before));
+                return Some(MemoryShortage::Out(out - before));
             }
         }
         let waited = waited(&fs::read_to_string(&self.pressure).ok()?).ok()?;
         let time = self.since.elapsed();
         let part = waited.saturating_sub(self.waited).as_secs_f64() / time.as_secs_f64().max(1e-3);
         (self.waited, self.since) = (waited, Stopwatch::start());
-        (part >= SHORT).then_some(Short::Waits((part * 100.0) as u64))
+        (part >= SHORT).then_some(MemoryShortage::Waits((part * 100.0) as u64))
     }
 
     /// `None` if nobody says.
@@ -114,14 +114,14 @@ mod tests {
             fs::write(&events, text).unwrap();
         };
         write(5_000_000, 1, 0);
-        let mut memory = Pressure::of(pressure.clone(), Some(events.clone())).unwrap();
+        let mut memory = MemoryPressure::of(pressure.clone(), Some(events.clone())).unwrap();
         // What was before counts for nothing.
         assert_eq!(memory.look(), None);
         write(65_000_000, 1, 0);
-        assert!(matches!(memory.look(), Some(Short::Waits(100..))));
+        assert!(matches!(memory.look(), Some(MemoryShortage::Waits(100..))));
         assert_eq!(memory.look(), None);
         write(65_000_000, 2, 1);
-        assert_eq!(memory.look(), Some(Short::Out(1)));
+        assert_eq!(memory.look(), Some(MemoryShortage::Out(1)));
         assert_eq!(memory.look(), None);
         // What cannot be read for once counts as it was.
         fs::remove_file(&events).unwrap();
@@ -131,14 +131,14 @@ mod tests {
         // The group is gone.
         fs::remove_file(&pressure).unwrap();
         assert_eq!(memory.look(), None);
-        assert!(Pressure::of(pressure.clone(), None).is_err());
+        assert!(MemoryPressure::of(pressure.clone(), None).is_err());
         fs::write(&pressure, "some avg10=0.00").unwrap();
-        assert!(Pressure::of(pressure, None).is_err());
+        assert!(MemoryPressure::of(pressure, None).is_err());
     }
 
     #[test]
     fn a_system_without_it_says_so() {
-        match Pressure::new() {
+        match MemoryPressure::new() {
             Ok(mut memory) => _ = memory.look(),
             Err(error) => println!("no pressure to look at: {error}"),
         }

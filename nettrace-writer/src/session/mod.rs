@@ -25,10 +25,10 @@ use crate::{
     emit,
     flusher::{Flusher, NewTrace, OwnThread, Report, Schedule, notice::Notices},
     protocol::{clock::Source, pool::Layout},
-    session::{builder::SessionBuilder, memory::Memory, recorder::Recorder, triggers::Watch},
+    session::{builder::SessionBuilder, memory::Memory, recorder::Recorder, triggers::DumpThread},
     shared::{
         Command, Shared,
-        channel::{self, Missing, Receiver},
+        channel::{self, Receiver, RecvError},
         error::Error,
         filter::ProviderFilter,
         locks,
@@ -90,7 +90,7 @@ struct Inner {
     filters_from: Option<String>,
     /// What a flight recorder has beside, and its triggers.
     recorder: Option<Recorder>,
-    watch: Option<Box<Watch>>,
+    watch: Option<Box<DumpThread>>,
     /// What the process before has left.
     #[cfg_attr(not(feature = "persistent"), allow(dead_code, reason = "for recorder files"))]
     recovered: Option<Recovered>,
@@ -531,7 +531,7 @@ impl Inner {
         if let Some(variable) = self.filters_from.take() {
             tell_idle_filters(&variable, &self.shared);
         }
-        self.slot.hush();
+        self.slot.stop_listening();
         if self.is_flusher() {
             // The flusher ends after the sink has returned.
             self.shared.close();
@@ -540,7 +540,8 @@ impl Inner {
         let start = Instant::now();
         let is_sent = self.shared.send_within(Command::Finish, self.finish_timeout);
         let patience = self.finish_timeout.saturating_sub(start.elapsed());
-        let report = if is_sent { self.report.recv_timeout(patience) } else { Err(Missing::Late) };
+        let report =
+            if is_sent { self.report.recv_timeout(patience) } else { Err(RecvError::Late) };
         let result = match report {
             Ok(report) => {
                 if !report.stays {
@@ -548,8 +549,8 @@ impl Inner {
                 }
                 report.result
             }
-            Err(Missing::Gone) => Err(Error::FlusherDied),
-            Err(Missing::Late) => {
+            Err(RecvError::Gone) => Err(Error::FlusherDied),
+            Err(RecvError::Late) => {
                 self.slot.give_up();
                 self.shared.leave();
                 Err(Error::FinishTimeout { after: start.elapsed() })

@@ -10,39 +10,39 @@ use crate::{
 /// Where the trace goes.
 #[derive(Default)]
 pub(crate) struct OutputSettings {
-    target: Option<Target>,
+    target: Option<OutputTarget>,
     pub(crate) existing: Existing,
     /// The memory of a flight recorder, which is the sink then.
     pub(crate) ring: Option<Arc<Ring>>,
 }
 
-enum Target {
+enum OutputTarget {
     File(PathBuf),
     Sink(Box<dyn Sink>),
 }
 
 impl OutputSettings {
     pub(crate) fn set_file(&mut self, path: PathBuf) {
-        (self.target, self.ring) = (Some(Target::File(path)), None);
+        (self.target, self.ring) = (Some(OutputTarget::File(path)), None);
     }
 
     pub(crate) fn set_sink(&mut self, sink: impl Sink + 'static) {
-        (self.target, self.ring) = (Some(Target::Sink(Box::new(sink))), None);
+        (self.target, self.ring) = (Some(OutputTarget::Sink(Box::new(sink))), None);
     }
 
     /// The sink, and the path of a file.
     pub(crate) fn build(&mut self) -> Result<(Box<dyn Sink>, Option<PathBuf>), Error> {
         match self.target.take() {
-            Some(Target::File(path)) => {
+            Some(OutputTarget::File(path)) => {
                 let path = file_name::expand_path(&path)?;
                 let file = FileOptions::new(path).existing(self.existing).build();
                 let path = file.path().to_owned();
                 Ok((Box::new(file), Some(path)))
             }
-            Some(Target::Sink(_)) if self.existing != Existing::Stays => {
+            Some(OutputTarget::Sink(_)) if self.existing != Existing::Stays => {
                 Err(Error::OverwriteWithoutFile)
             }
-            Some(Target::Sink(sink)) => Ok((sink, None)),
+            Some(OutputTarget::Sink(sink)) => Ok((sink, None)),
             None => Err(Error::NoSink),
         }
     }

@@ -22,7 +22,7 @@ pub(crate) struct RedactionSettings {
     /// does without them has all that it needs.
     pub(crate) known: usize,
     /// `None`: there are no names.
-    leave_out: Option<LeaveOut>,
+    leave_out: Option<RedactStream>,
 }
 
 /// For which sessions the names of a session hold.
@@ -37,7 +37,7 @@ pub(super) enum Scope {
     Alone,
 }
 
-pub(crate) type LeaveOut = fn(Stream, &RedactionSettings) -> (Stream, Option<Redaction>);
+pub(crate) type RedactStream = fn(Stream, &RedactionSettings) -> (Stream, Option<Redaction>);
 
 impl RedactionSettings {
     /// Adds a name of the session's own.
@@ -104,17 +104,17 @@ mod shared_redactions {
 
     use nettrace_format::redact::Redact;
 
-    use super::{LeaveOut, is_hidden};
+    use super::{RedactStream, is_hidden};
 
-    struct Entry {
+    struct SharedNames {
         names: Vec<(String, Redact)>,
-        leave_out: LeaveOut,
-        next: OnceLock<Box<Entry>>,
+        leave_out: RedactStream,
+        next: OnceLock<Box<SharedNames>>,
     }
 
-    static FIRST: OnceLock<Box<Entry>> = OnceLock::new();
+    static FIRST: OnceLock<Box<SharedNames>> = OnceLock::new();
 
-    fn entries() -> impl Iterator<Item = &'static Entry> {
+    fn entries() -> impl Iterator<Item = &'static SharedNames> {
         iter::successors(FIRST.get(), |entry| entry.next.get()).map(|entry| &**entry)
     }
 
@@ -122,14 +122,14 @@ mod shared_redactions {
         entries().flat_map(|entry| &entry.names).cloned().collect()
     }
 
-    pub(super) fn leave_out() -> Option<LeaveOut> {
+    pub(super) fn leave_out() -> Option<RedactStream> {
         entries().next().map(|entry| entry.leave_out)
     }
 
     /// Adds names that are new. One that is kept is an exception from one before it. If there is
     /// none, the exception is from what others keep out, and holds for its session alone. Returns
     /// how many were added.
-    pub(super) fn add(names: &[(String, Redact)], leave_out: Option<LeaveOut>) -> usize {
+    pub(super) fn add(names: &[(String, Redact)], leave_out: Option<RedactStream>) -> usize {
         let (Some(leave_out), known) = (leave_out, all()) else { return 0 };
         let is_shared = |(index, (name, how)): (usize, &(String, Redact))| {
             let is_known = known.iter().any(|(other, same)| (other, same) == (name, how));
@@ -142,7 +142,7 @@ mod shared_redactions {
         if count == 0 {
             return 0;
         }
-        let mut entry = Box::new(Entry { names: new, leave_out, next: OnceLock::new() });
+        let mut entry = Box::new(SharedNames { names: new, leave_out, next: OnceLock::new() });
         let mut end = &FIRST;
         // Others may add theirs meanwhile.
         while let Err(refused) = end.set(entry) {
@@ -164,7 +164,7 @@ fn redaction(settings: &RedactionSettings) -> Redaction {
     let hashes = names().any(|(_, how)| *how == Redact::Hash);
     let mut all = Redaction::new(if hashes { secret::key() } else { [0; 2] });
     for (index, (name, how)) in names().enumerate() {
-        let told = OF_PANIC.iter().filter(|(key, _)| key == name);
+        let told = PANIC_FIELDS.iter().filter(|(key, _)| key == name);
         let told = told.flat_map(|of| names_of_panic(of).filter(|name| name.starts_with(EVENT)));
         for name in iter::once(name.clone()).chain(told) {
             all = all.with(&name, *how);
@@ -178,16 +178,16 @@ fn redaction(settings: &RedactionSettings) -> Redaction {
 }
 
 /// What is told of a panic: the key in a dump, and the fields of the event with the same.
-pub(super) type OfPanic = (&'static str, &'static [&'static str]);
+pub(super) type PanicFields = (&'static str, &'static [&'static str]);
 
-pub(super) const OF_PANIC: [OfPanic; 2] =
+pub(super) const PANIC_FIELDS: [PanicFields; 2] =
     [("panic.message", &["message"]), ("panic.location", &["location", "file", "line", "column"])];
 
 /// What comes before the name of a field of that event.
 const EVENT: &str = "Panic:";
 
 /// All names that something has which is told of a panic.
-pub(super) fn names_of_panic((key, fields): &OfPanic) -> impl Iterator<Item = String> {
+pub(super) fn names_of_panic((key, fields): &PanicFields) -> impl Iterator<Item = String> {
     let fields = fields.iter().flat_map(|field| [format!("{EVENT}{field}"), (*field).to_owned()]);
     iter::once((*key).to_owned()).chain(fields)
 }
@@ -195,6 +195,6 @@ pub(super) fn names_of_panic((key, fields): &OfPanic) -> impl Iterator<Item = St
 /// Whether a name is that of something which this crate itself adds to a trace: of a panic, or of
 /// the process. Whoever keeps it out of all traces has not misspelt it if nothing panics.
 fn may_come(name: &str) -> bool {
-    let mut of_panic = OF_PANIC.iter().flat_map(names_of_panic);
+    let mut of_panic = PANIC_FIELDS.iter().flat_map(names_of_panic);
     is_told(name) || name == COMMAND_LINE || of_panic.any(|of| of == name)
 }

@@ -22,17 +22,17 @@ use std::{
 use nettrace_event::{Level, keys};
 use nettrace_format::redact::Redaction;
 
-use self::{control::Control, dumps::Dumps, on_signal::OnSignal};
+use self::{control::TriggerControl, dumps::DumpWriter, on_signal::SignalThread};
 use crate::{
     flusher::OwnThread,
     panics::{self, AfterPanic},
     session::{
         conditions::{Condition, Matcher},
-        low_memory::Pressure,
+        low_memory::MemoryPressure,
         recorder::Recorder,
     },
     shared::{
-        channel::{self, Missing, Receiver},
+        channel::{self, Receiver, RecvError},
         error::Error,
     },
     sink::{failure::during, file_name},
@@ -40,8 +40,8 @@ use crate::{
 
 /// Starts the thread that writes dumps. The code is known by its address alone, so that an
 /// application without triggers does not contain it.
-pub(crate) type StartWatch =
-    Box<dyn FnOnce(Recorder, Option<Redaction>) -> Result<Watch, Error> + Send + Sync>;
+pub(crate) type StartDumpThread =
+    Box<dyn FnOnce(Recorder, Option<Redaction>) -> Result<DumpThread, Error> + Send + Sync>;
 
 /// When a [flight recorder](crate::SessionBuilder::flight_recorder) writes a dump by itself, and
 /// where.
@@ -283,22 +283,22 @@ impl Triggers {
 
 impl Triggers {
     /// Starts their thread when the session begins.
-    pub(crate) fn starter(self) -> StartWatch {
-        Box::new(|recorder, redaction| Watch::start(self, recorder, redaction))
+    pub(crate) fn starter(self) -> StartDumpThread {
+        Box::new(|recorder, redaction| DumpThread::start(self, recorder, redaction))
     }
 }
 
 /// The triggers of a session, and their thread.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    pub(crate) control: Arc<Control>,
-    on_signal: Option<OnSignal>,
+pub(crate) struct DumpThread {
+    pub(crate) control: Arc<TriggerControl>,
+    on_signal: Option<SignalThread>,
     thread: OwnThread,
     /// Closed when the thread has ended.
     ended: Receiver<()>,
 }
 
-impl Watch {
+impl DumpThread {
     /// Begins to write the dumps of a recorder.
     fn start(
         triggers: Triggers,
@@ -306,9 +306,9 @@ impl Watch {
         redaction: Option<Redaction>,
     ) -> Result<Self, Error> {
         let (requests, inbox) = channel::bounded(64);
-        let control = Arc::new(Control::new(triggers.every, requests, redaction));
+        let control = Arc::new(TriggerControl::new(triggers.every, requests, redaction));
         let stem = file_name::expand(&triggers.stem).map_err(Error::FileName)?;
-        let on_signal = OnSignal::start(&triggers.signals, &control)?;
+        let on_signal = SignalThread::start(&triggers.signals, &control)?;
         fs::create_dir_all(&triggers.folder).map_err(|error| {
             let action = format!("cannot make the folder {}", triggers.folder.display());
             Error::Sink(during(action, error))
@@ -326,14 +326,14 @@ impl Watch {
             };
             recorder.ring.show(Box::new(Matcher::new(triggers.conditions, Box::new(fire))));
         }
-        let pressure = triggers.on_low_memory.then(Pressure::new).and_then(|pressure| {
+        let pressure = triggers.on_low_memory.then(MemoryPressure::new).and_then(|pressure| {
             let say = |error| {
                 let error = format!("cannot tell whether memory is short: {error}");
                 control.count(|counts| counts.last_error = Some(error));
             };
             pressure.map_err(say).ok()
         });
-        let mut dumps = Dumps {
+        let mut dumps = DumpWriter {
             recorder,
             pressure,
             control: Arc::clone(&control),
@@ -356,7 +356,7 @@ impl Watch {
     pub(crate) fn end(mut self, patience: Duration) {
         self.on_signal = None;
         self.control.close();
-        if matches!(self.ended.recv_timeout(patience), Err(Missing::Gone)) {
+        if matches!(self.ended.recv_timeout(patience), Err(RecvError::Gone)) {
             self.thread.join();
         }
     }

@@ -31,7 +31,7 @@ pub(crate) enum Refused {
 
 /// Why no value was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum RecvError {
     /// None came in time.
     Late,
     /// None is left, and the sender has gone.
@@ -135,22 +135,22 @@ pub(crate) struct Receiver<T>(Arc<Channel<T>>);
 
 impl<T> Receiver<T> {
     /// Waits for a value. Fails if the sender has gone.
-    pub(crate) fn recv(&self) -> Result<T, Missing> {
+    pub(crate) fn recv(&self) -> Result<T, RecvError> {
         self.recv_until(None)
     }
 
     /// As [`recv`](Self::recv), but waits for `patience` at most.
-    pub(crate) fn recv_timeout(&self, patience: Duration) -> Result<T, Missing> {
+    pub(crate) fn recv_timeout(&self, patience: Duration) -> Result<T, RecvError> {
         self.recv_until(Instant::now().checked_add(patience))
     }
 
     /// As [`recv`](Self::recv), but does not wait.
-    pub(crate) fn try_recv(&self) -> Result<T, Missing> {
+    pub(crate) fn try_recv(&self) -> Result<T, RecvError> {
         self.recv_timeout(Duration::ZERO)
     }
 
     /// `None` means for ever.
-    pub(crate) fn recv_until(&self, deadline: Option<Instant>) -> Result<T, Missing> {
+    pub(crate) fn recv_until(&self, deadline: Option<Instant>) -> Result<T, RecvError> {
         let mut queue = self.0.queue.lock();
         loop {
             if let Some(value) = queue.values.pop_front() {
@@ -158,11 +158,11 @@ impl<T> Receiver<T> {
                 return Ok(value);
             }
             if !queue.is_open {
-                return Err(Missing::Gone);
+                return Err(RecvError::Gone);
             }
             let left = time_left(deadline);
             if left.is_zero() {
-                return Err(Missing::Late);
+                return Err(RecvError::Late);
             }
             queue = self.0.changed.wait_for(queue, left);
         }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn values_come_in_order_and_a_full_channel_waits_for_room() {
         let (sender, receiver) = bounded(2);
-        assert_eq!(receiver.try_recv(), Err(Missing::Late));
+        assert_eq!(receiver.try_recv(), Err(RecvError::Late));
         assert_eq!([sender.try_send(0, MINUTE), sender.send(1)], [Ok(()); 2]);
         assert_eq!(sender.try_send(9, MINUTE), Err(Refused::Full));
         assert_eq!(sender.send_timeout(9, Duration::from_millis(1)), Err(Refused::Full));
@@ -216,8 +216,8 @@ mod tests {
             std::iter::from_fn(|| receiver.recv_timeout(MINUTE).ok()).collect();
         assert_eq!(received, (0..100).collect::<Vec<_>>());
         sending.join().unwrap();
-        assert_eq!(receiver.recv(), Err(Missing::Gone));
-        assert_eq!(receiver.try_recv(), Err(Missing::Gone));
+        assert_eq!(receiver.recv(), Err(RecvError::Gone));
+        assert_eq!(receiver.try_recv(), Err(RecvError::Gone));
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         sender.send(5).unwrap();
         drop(sender);
         assert!(!receiver.is_empty());
-        assert_eq!((receiver.recv(), receiver.recv()), (Ok(5), Err(Missing::Gone)));
+        assert_eq!((receiver.recv(), receiver.recv()), (Ok(5), Err(RecvError::Gone)));
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
         let (sender, receiver) = bounded::<()>(1);
         let waiting = thread::spawn(move || receiver.recv());
         drop(sender);
-        assert_eq!(waiting.join().unwrap(), Err(Missing::Gone));
+        assert_eq!(waiting.join().unwrap(), Err(RecvError::Gone));
 
         let (sender, receiver) = bounded(1);
         sender.send(()).unwrap();
@@ -249,7 +249,7 @@ mod tests {
         let (done, answer) = bounded::<()>(1);
         commands.send(done).unwrap();
         drop(inbox);
-        assert_eq!(answer.recv(), Err(Missing::Gone));
+        assert_eq!(answer.recv(), Err(RecvError::Gone));
     }
 
     #[test]
@@ -261,6 +261,6 @@ mod tests {
         assert_eq!(sender.try_send((), moment), Err(Refused::Full));
         assert_eq!(sender.send_timeout((), moment), Err(Refused::Full));
         drop(interrupted);
-        assert_eq!(receiver.try_recv(), Err(Missing::Late));
+        assert_eq!(receiver.try_recv(), Err(RecvError::Late));
     }
 }

@@ -56,12 +56,12 @@ pub struct ProviderFilter {
     name: String,
     level: Level,
     keywords: u64,
-    ids: Ids,
+    ids: EventIdFilter,
 }
 
 /// Which ids of events a filter selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Ids {
+enum EventIdFilter {
     All,
     /// These, in ascending order.
     Only(Vec<u16>),
@@ -69,7 +69,7 @@ enum Ids {
     Except(Vec<u16>),
 }
 
-impl Ids {
+impl EventIdFilter {
     fn select(&self, id: u16) -> bool {
         match self {
             Self::All => true,
@@ -113,7 +113,7 @@ impl ProviderFilter {
     /// ```
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), level: ALL_LEVELS, keywords: u64::MAX, ids: Ids::All }
+        Self { name: name.into(), level: ALL_LEVELS, keywords: u64::MAX, ids: EventIdFilter::All }
     }
 
     /// Selects all events of all providers, like `ProviderFilter::new("*")`.
@@ -211,7 +211,7 @@ impl ProviderFilter {
     /// ```
     #[must_use]
     pub fn only_ids(mut self, ids: impl IntoIterator<Item = u16>) -> Self {
-        self.ids = Ids::Only(sorted(ids));
+        self.ids = EventIdFilter::Only(sorted(ids));
         self
     }
 
@@ -227,7 +227,7 @@ impl ProviderFilter {
     /// ```
     #[must_use]
     pub fn except_ids(mut self, ids: impl IntoIterator<Item = u16>) -> Self {
-        self.ids = Ids::Except(sorted(ids));
+        self.ids = EventIdFilter::Except(sorted(ids));
         self
     }
 

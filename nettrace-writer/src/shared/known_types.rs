@@ -21,28 +21,29 @@ pub(crate) struct KnownType {
 
 /// The types that the sessions in each slot know.
 #[derive(Debug, Default)]
-pub(crate) struct KnownTypes {
-    slots: [Slot; SESSION_BITS as usize],
+pub(crate) struct SlotTypes {
+    slots: [TypesOfSlot; SESSION_BITS as usize],
     /// Schemas with another id than the wanted one, kept for good: one for each type and id.
     copies: BTreeMap<(u32, u16), &'static EventSchema>,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct TypesOfSlot {
     /// The types that some session in the slot has listened to, by their index.
     listened_to: BTreeMap<u32, &'static EventType>,
     /// Those of the present session, by provider and by the id that they have in its trace.
     by_id: BTreeMap<(&'static str, u16), &'static EventType>,
 }
 
-impl KnownTypes {
+impl SlotTypes {
     /// Notes that the present session in a slot listens to a type. `None`: it knows the type.
     pub(crate) fn add(&mut self, slot: u32, ty: &'static EventType) -> Option<KnownType> {
         let listened_to = &mut self.slots[slot as usize].listened_to;
         listened_to.insert(ty.index(), ty).is_none().then(|| self.describe(slot, ty))
     }
 
-    /// Begins a session in a slot, which knows all types that earlier sessions there have listened to.
+    /// Begins a session in a slot, which knows all types that earlier sessions there have listened
+    /// to.
     pub(crate) fn begin(&mut self, slot: u32) -> Vec<KnownType> {
         let of_slot = &mut self.slots[slot as usize];
         of_slot.by_id.clear();

@@ -52,7 +52,7 @@ pub(crate) enum Attached {
     /// The thread has a buffer now.
     ForGood,
     /// The thread is ending: it gets a buffer for one event.
-    Once(OneEvent),
+    Once(OneEventBuffer),
     /// There is no room for another buffer. Wait for it, then call [`attach_after_wait`].
     Full(Arc<Shared>),
     /// There is no such session any more, or the event was counted as refused or dropped.
@@ -60,15 +60,15 @@ pub(crate) enum Attached {
 }
 
 /// A buffer for one event. Dropping this hands it over.
-pub(crate) struct OneEvent(BufferRef);
+pub(crate) struct OneEventBuffer(BufferRef);
 
-impl OneEvent {
+impl OneEventBuffer {
     pub(crate) fn buffer(&self) -> &ThreadBuffer {
         &self.0
     }
 }
 
-impl Drop for OneEvent {
+impl Drop for OneEventBuffer {
     fn drop(&mut self) {
         self.0.exit();
     }
@@ -292,7 +292,7 @@ fn keep(slot: u32, buffer: BufferRef) -> Attached {
         BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].set(buffer.into_raw()));
         Attached::ForGood
     } else {
-        Attached::Once(OneEvent(buffer))
+        Attached::Once(OneEventBuffer(buffer))
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 cfg_if::cfg_if! {
     if #[cfg(all(feature = "persistent", target_os = "linux", target_pointer_width = "64"))] {
         mod file;
-        mod left;
+        mod leftover;
         mod owner;
         mod shared_file;
 
@@ -41,14 +41,14 @@ pub struct Recovered {
 /// What a trace names besides threads, because it has lost events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Nobody {
+pub(crate) enum UnattributedCounter {
     /// Events that no thread can be named for.
     Unplaced = 0,
     /// Threads that ended while nothing could be written.
     Forgotten = 1,
 }
 
-impl Nobody {
+impl UnattributedCounter {
     pub(crate) const ALL: [Self; 2] = [Self::Unplaced, Self::Forgotten];
 
     /// The name of the thread that stands for it.

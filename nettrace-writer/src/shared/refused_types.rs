@@ -1,7 +1,7 @@
 //! The event types that were refused in this process, where no caller could be told.
 //!
-//! Invariant R1: [`REFUSED`] and the `next` of each entry are null or point to a leaked `Refused`,
-//! which is never freed.
+//! Invariant R1: [`REFUSED`] and the `next` of each entry are null or point to a leaked
+//! `RefusedType`, which is never freed.
 #![allow(unsafe_code, reason = "R1")]
 
 use std::ptr;
@@ -21,7 +21,7 @@ pub(crate) fn note_message(message: String) {
     if refused().any(|other| *other == message) {
         return;
     }
-    let new = Box::leak(Box::new(Refused { message, next: AtomicPtr::new(ptr::null_mut()) }));
+    let new = Box::leak(Box::new(RefusedType { message, next: AtomicPtr::new(ptr::null_mut()) }));
     let mut head = REFUSED.load(Ordering::Relaxed);
     loop {
         new.next.store(head, Ordering::Relaxed);
@@ -67,11 +67,11 @@ pub fn refused_types() -> Vec<String> {
 
 /// A list without a lock, so that the child of a `fork` can use it. The newest entry comes first.
 /// Entries are never freed (R1). Each type has one entry for each way in which it was refused.
-static REFUSED: AtomicPtr<Refused> = AtomicPtr::new(ptr::null_mut());
+static REFUSED: AtomicPtr<RefusedType> = AtomicPtr::new(ptr::null_mut());
 
-struct Refused {
+struct RefusedType {
     message: String,
-    next: AtomicPtr<Refused>,
+    next: AtomicPtr<RefusedType>,
 }
 
 fn refused() -> impl Iterator<Item = &'static String> {

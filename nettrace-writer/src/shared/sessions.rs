@@ -45,7 +45,7 @@ use crate::{
         Shared,
         error::Error,
         filter::ProviderFilter,
-        known_types::{KnownType, KnownTypes},
+        known_types::{KnownType, SlotTypes},
         locks::holding_locks,
         refused_types::note_refused,
         slot_counters::{SampledOutCounts, UNPLACED},
@@ -54,7 +54,7 @@ use crate::{
     sync::{AtomicPtr, AtomicU32, Mutex, Ordering},
 };
 
-static TABLE: AtomicPtr<Mutex<Table>> = AtomicPtr::new(ptr::null_mut());
+static TABLE: AtomicPtr<Mutex<SessionTable>> = AtomicPtr::new(ptr::null_mut());
 /// Bit of [`LISTENERS`], which otherwise counts the sessions that listen: the program uses
 /// tracepoints, so the kernel may listen at any time.
 #[cfg(any(unix, feature = "user_events"))]
@@ -66,21 +66,21 @@ static BEGUN: [AtomicU32; SESSION_BITS as usize] =
     [const { AtomicU32::new(0) }; SESSION_BITS as usize];
 
 #[derive(Debug, Default)]
-struct Table {
+struct SessionTable {
     slots: [Option<Arc<Shared>>; SESSION_BITS as usize],
     /// Sessions that have stopped listening and may still have events to write, by slot.
     ending: [Option<Arc<Shared>>; SESSION_BITS as usize],
     /// Slots that are taken. Their session need not listen: it may not have begun yet, or may have
     /// stopped.
     reserved: u32,
-    known_types: KnownTypes,
+    known_types: SlotTypes,
     /// What did not start, the oldest first.
     problems: Vec<String>,
     #[cfg(feature = "testing")]
     captures: captures::Captures,
 }
 
-impl Table {
+impl SessionTable {
     /// Takes a free slot.
     fn reserve(&mut self) -> Result<u32, Error> {
         let number = (0..SESSION_BITS)
@@ -119,11 +119,11 @@ impl Table {
     }
 }
 
-fn table() -> &'static Mutex<Table> {
+fn table() -> &'static Mutex<SessionTable> {
     // Acquire pairs with the release below.
     let mut pointer = TABLE.load(Ordering::Acquire);
     if pointer.is_null() {
-        let new = Box::into_raw(Box::new(Mutex::new(Table::default())));
+        let new = Box::into_raw(Box::new(Mutex::new(SessionTable::default())));
         match TABLE.compare_exchange(pointer, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => pointer = new,
             Err(other) => {
@@ -183,8 +183,8 @@ impl Slot {
     }
 
     /// Stops listening. Events that are under way may still arrive.
-    pub(crate) fn hush(&self) {
-        hush(self.number);
+    pub(crate) fn stop_listening(&self) {
+        stop_listening(self.number);
     }
 
     /// Makes `exit` stop waiting for the session, which has stopped listening. Nobody can tell when
@@ -194,7 +194,7 @@ impl Slot {
     }
 }
 
-fn hush(slot: u32) {
+fn stop_listening(slot: u32) {
     let has_listened = holding_locks(|| {
         let mut table = table().lock();
         let session = table.slots[slot as usize].take();
@@ -330,7 +330,7 @@ pub(crate) fn set_filters(session: &Arc<Shared>, filters: Vec<ProviderFilter>) -
 impl Drop for Slot {
     fn drop(&mut self) {
         if self.is_ours() {
-            self.hush();
+            self.stop_listening();
             self.give_up();
             holding_locks(|| table().lock().reserved &= !(1 << self.number));
         }

@@ -29,7 +29,7 @@ use crate::{
         known_types::KnownType,
         locks::{holding_locks, with_locks},
         on_full::OnFull,
-        persistent::{Nobody, Persistent},
+        persistent::{Persistent, UnattributedCounter},
         slot_counters::{SampledOutCounts, UNPLACED},
         stats::{SampledOut, Stats},
     },
@@ -257,7 +257,7 @@ impl Shared {
             }
             roster.without_buffer += 1;
             if let Some(file) = &self.persistent {
-                file.set_attempted(Nobody::Unplaced, self.unplaced_in(&roster));
+                file.set_attempted(UnattributedCounter::Unplaced, self.unplaced_in(&roster));
             }
             return Err(NoBuffer::Dropped);
         }

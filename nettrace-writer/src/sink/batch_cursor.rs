@@ -8,14 +8,14 @@ pub(super) const WINDOW: usize = 128;
 
 /// What is yet to be written: the rest of the pieces, then `tail`.
 #[derive(Clone, Debug)]
-pub(super) struct Cursor<'a> {
+pub(super) struct BatchCursor<'a> {
     pieces: &'a [IoSlice<'a>],
     /// How many bytes of the first piece are done. Less than its length, or 0 if there is no piece.
     done: usize,
     tail: &'a [u8],
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> BatchCursor<'a> {
     pub(super) fn new(pieces: &'a [IoSlice<'a>], tail: &'a [u8]) -> Self {
         let mut cursor = Self { pieces, done: 0, tail };
         cursor.advance(0); // steps over empty pieces
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn walks_over_empty_pieces_and_into_the_tail() {
         let pieces = [b"".as_slice(), b"abc", b"", b"d", b""].map(IoSlice::new);
-        let mut cursor = Cursor::new(&pieces, b"xy");
+        let mut cursor = BatchCursor::new(&pieces, b"xy");
         let mut first = [0; 2];
         assert!(cursor.take(&mut first));
         assert_eq!(&first, b"ab");
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_window_is_bounded() {
         let pieces = vec![IoSlice::new(b"z"); WINDOW + 3];
-        let mut cursor = Cursor::new(&pieces, b"t");
+        let mut cursor = BatchCursor::new(&pieces, b"t");
         let mut window = [IoSlice::new(&[]); WINDOW];
         assert_eq!(cursor.fill(&mut window), WINDOW);
         cursor.advance(WINDOW);

@@ -25,7 +25,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 
-use super::batch_cursor::{Cursor, WINDOW};
+use super::batch_cursor::{BatchCursor, WINDOW};
 use super::{Batch, WriteError};
 
 /// The length of the longest end of stream that a sink accepts, in bytes.
@@ -91,7 +91,7 @@ impl<F: FileCalls> CompleteFile<F> {
     fn put_header(&mut self, header: &[u8]) -> io::Result<()> {
         self.end = header.len() as u64;
         let pieces = [IoSlice::new(header)];
-        self.write_all_at(Cursor::new(&pieces, self.end_of_stream), 0)
+        self.write_all_at(BatchCursor::new(&pieces, self.end_of_stream), 0)
             .map_err(|partial| partial.source)
     }
 
@@ -104,7 +104,7 @@ impl<F: FileCalls> CompleteFile<F> {
         }
         let mut first = [0; MAX_END_OF_STREAM];
         let first = &mut first[..self.end_of_stream.len()];
-        let mut rest = Cursor::new(batch.pieces, self.end_of_stream);
+        let mut rest = BatchCursor::new(batch.pieces, self.end_of_stream);
         rest.take(first);
         let behind_end = self.end + first.len() as u64;
         let (kept, error) = match self.write_all_at(rest, behind_end) {
@@ -164,7 +164,9 @@ impl<F: FileCalls> CompleteFile<F> {
             let end_of_stream = self.end_of_stream;
             // `done` bytes after the old end are written. The new end overwrites some of them.
             if block_end <= done
-                && self.write_all_at(Cursor::new(&[], end_of_stream), self.end + block_end).is_ok()
+                && self
+                    .write_all_at(BatchCursor::new(&[], end_of_stream), self.end + block_end)
+                    .is_ok()
             {
                 return block_end;
             }
@@ -174,18 +176,18 @@ impl<F: FileCalls> CompleteFile<F> {
 
     /// The switch: one small write that makes everything after it visible.
     fn switch(&mut self, first: &[u8]) -> Result<(), SwitchError> {
-        let Err(partial) = self.write_all_at(Cursor::new(&[], first), self.end) else {
+        let Err(partial) = self.write_all_at(BatchCursor::new(&[], first), self.end) else {
             return Ok(());
         };
         let half = &self.end_of_stream[..partial.done as usize];
-        let undone = self.write_all_at(Cursor::new(&[], half), self.end).is_ok();
+        let undone = self.write_all_at(BatchCursor::new(&[], half), self.end).is_ok();
         Err(SwitchError { source: partial.source, undone })
     }
 
     /// Completes the undoing of a switch that failed half-way.
     fn mend(&mut self) -> io::Result<()> {
         if self.torn {
-            self.write_all_at(Cursor::new(&[], self.end_of_stream), self.end)
+            self.write_all_at(BatchCursor::new(&[], self.end_of_stream), self.end)
                 .map_err(|partial| partial.source)?;
             self.torn = false;
         }
@@ -200,7 +202,7 @@ impl<F: FileCalls> CompleteFile<F> {
         }
     }
 
-    fn write_all_at(&mut self, mut rest: Cursor<'_>, offset: u64) -> Result<(), Partial> {
+    fn write_all_at(&mut self, mut rest: BatchCursor<'_>, offset: u64) -> Result<(), Partial> {
         let limit = self.calls.size_limit();
         let mut done = 0;
         let mut window = [IoSlice::new(&[]); WINDOW];

@@ -12,8 +12,8 @@ use nettrace_event::keys;
 use nettrace_format::heph;
 
 use super::{
-    Batch, Sink, StreamEnd, WriteError, batch_cursor::Cursor, failure::during, stream::not_started,
-    stream::pause,
+    Batch, Sink, StreamEnd, WriteError, batch_cursor::BatchCursor, failure::during,
+    stream::not_started, stream::pause,
 };
 use crate::sync::Mutex;
 
@@ -255,7 +255,7 @@ impl Sink for DatagramSink {
             return Err(not_started().into());
         }
         let mut patience = PATIENCE;
-        let mut rest = Cursor::new(batch.pieces, &[]);
+        let mut rest = BatchCursor::new(batch.pieces, &[]);
         let mut done = 0;
         while let Some(size) = take_packet(&mut rest, &mut self.packet) {
             self.note();
@@ -294,7 +294,7 @@ impl Sink for DatagramSink {
 }
 
 /// Takes the next packet. Returns its size, or `None` at the end.
-fn take_packet(rest: &mut Cursor<'_>, packet: &mut Vec<u8>) -> Option<u64> {
+fn take_packet(rest: &mut BatchCursor<'_>, packet: &mut Vec<u8>) -> Option<u64> {
     const HEADER: usize = 8;
     packet.clear();
     packet.resize(HEADER, 0);

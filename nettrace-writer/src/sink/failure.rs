@@ -17,7 +17,7 @@ const BAD_DESCRIPTOR: i32 = 6;
 /// The message has both, so the error has no `source()` that would repeat it.
 pub(crate) fn during(action: impl Into<String>, source: io::Error) -> io::Error {
     let text = format!("{}: {}", action.into(), with_sources(&source));
-    io::Error::new(source.kind(), Told { text, code: code_of(&source), has_context: true })
+    io::Error::new(source.kind(), ErrorText { text, code: code_of(&source), has_context: true })
 }
 
 /// The message of an error of a sink, with all its causes. An error without context comes from a
@@ -44,7 +44,7 @@ fn has_context(error: &io::Error) -> bool {
     told(error).is_some_and(|told| told.has_context)
 }
 
-fn told(error: &io::Error) -> Option<&Told> {
+fn told(error: &io::Error) -> Option<&ErrorText> {
     error.get_ref()?.downcast_ref()
 }
 
@@ -99,26 +99,26 @@ impl Failure {
     }
 
     fn told(&self, text: String, has_context: bool) -> io::Error {
-        io::Error::new(self.kind, Told { text, code: self.code, has_context })
+        io::Error::new(self.kind, ErrorText { text, code: self.code, has_context })
     }
 }
 
 /// The text of an error, and the operating system's code for it.
 #[derive(Debug)]
-struct Told {
+struct ErrorText {
     text: String,
     code: Option<i32>,
     /// Whether the text says what was being done.
     has_context: bool,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for ErrorText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Error for Told {}
+impl Error for ErrorText {}
 
 #[cfg(all(test, unix))]
 mod tests {

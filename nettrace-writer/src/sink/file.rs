@@ -10,8 +10,8 @@ use super::complete::{CompleteFile, FileCalls};
 use super::failure::during;
 use super::own_file::OwnFile;
 use super::padding::PaddedFile;
-use super::platform::{Found, Identity, OpenDirectory, RegularFile};
-use super::publish::{Existing, Unnamed, publish};
+use super::platform::{Identity, OpenDirectory, PathKind, RegularFile};
+use super::publish::{Existing, UnnamedFile, publish};
 use super::stream::{StreamSink, not_started};
 use super::{Batch, Sink, StreamEnd, WriteError};
 
@@ -29,14 +29,14 @@ const DEFAULT_READER_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct FileOptions {
     path: PathBuf,
     existing: Existing,
-    kinds: Kinds,
+    kinds: AllowedKinds,
     naming: Naming,
     reader_timeout: Duration,
 }
 
 /// What the name may stand for already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kinds {
+enum AllowedKinds {
     /// Also a device or a named pipe, which gets the trace.
     FilesAndStreams,
     /// A regular file. Anybody can put a pipe where a name leads that is made here, and read there.
@@ -66,7 +66,7 @@ impl FileOptions {
         Self {
             path: path.into(),
             existing: Existing::default(),
-            kinds: Kinds::FilesAndStreams,
+            kinds: AllowedKinds::FilesAndStreams,
             naming: Naming::AtOnce,
             reader_timeout: DEFAULT_READER_TIMEOUT,
         }
@@ -129,7 +129,7 @@ impl FileOptions {
 
     /// Takes a pipe or device of that name for a file that exists.
     pub(crate) fn files_only(mut self) -> Self {
-        self.kinds = Kinds::Files;
+        self.kinds = AllowedKinds::Files;
         self
     }
 
@@ -160,7 +160,7 @@ impl FileOptions {
         if let Ok(absolute) = path::absolute(&self.path) {
             self.path = absolute;
         }
-        let (state, unnamed, ended) = (State::Closed, None, None);
+        let (state, unnamed, ended) = (FileSinkState::Closed, None, None);
         FileSink { options: self, state, first: 0, spoilt: None, unnamed, ended }
     }
 }
@@ -223,27 +223,27 @@ impl FileOptions {
 #[derive(Debug)]
 pub struct FileSink {
     options: FileOptions,
-    state: State,
+    state: FileSinkState,
     /// The first byte of the header.
     first: u8,
     /// What somebody else has done to the open regular file.
-    spoilt: Option<Spoilt>,
+    spoilt: Option<DamageCause>,
     /// The open regular file has no name yet.
-    unnamed: Option<Unnamed<OpenDirectory>>,
+    unnamed: Option<UnnamedFile<OpenDirectory>>,
     /// The regular file that was ended last.
     ended: Option<(OwnFile, RegularFile)>,
 }
 
 /// What ends a stream in a regular file before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spoilt {
+enum DamageCause {
     Truncated,
     /// It has no name any more: it was deleted, or replaced.
     Deleted,
 }
 
 #[derive(Debug)]
-enum State {
+enum FileSinkState {
     Closed,
     Regular(CompleteFile<RegularFile>),
     Padded(PaddedFile<RegularFile>),
@@ -287,8 +287,8 @@ impl FileSink {
     /// The length of the open regular file's trace with its end, in bytes.
     pub(super) fn length(&self) -> Option<u64> {
         match &self.state {
-            State::Regular(file) => Some(file.length()),
-            State::Padded(file) => Some(file.length()),
+            FileSinkState::Regular(file) => Some(file.length()),
+            FileSinkState::Padded(file) => Some(file.length()),
             _ => None,
         }
     }
@@ -296,8 +296,8 @@ impl FileSink {
     /// How many bytes may be added without making the open regular file longer than `limit`.
     pub(super) fn room(&self, limit: u64) -> u64 {
         match &self.state {
-            State::Regular(file) => file.room(limit),
-            State::Padded(file) => file.room(limit),
+            FileSinkState::Regular(file) => file.room(limit),
+            FileSinkState::Padded(file) => file.room(limit),
             _ => u64::MAX,
         }
     }
@@ -305,8 +305,8 @@ impl FileSink {
     /// The largest length of the open regular file after `bytes` more.
     pub(super) fn length_with(&self, bytes: u64) -> u64 {
         match &self.state {
-            State::Regular(file) => file.length() + bytes,
-            State::Padded(file) => file.length_with(bytes),
+            FileSinkState::Regular(file) => file.length() + bytes,
+            FileSinkState::Padded(file) => file.length_with(bytes),
             _ => 0,
         }
     }
@@ -314,25 +314,30 @@ impl FileSink {
     /// What tells the open regular file from others that may get its name later.
     pub(super) fn identity(&self) -> Option<Identity> {
         match &self.state {
-            State::Regular(file) => file.calls().identity().ok(),
-            State::Padded(file) => file.calls().identity().ok(),
+            FileSinkState::Regular(file) => file.calls().identity().ok(),
+            FileSinkState::Padded(file) => file.calls().identity().ok(),
             _ => None,
         }
     }
 
     /// Looks what somebody else has done to the open regular file.
     fn look(&mut self) {
-        fn spoilt(file: &RegularFile, first: u8, length: u64, has_name: bool) -> Option<Spoilt> {
+        fn spoilt(
+            file: &RegularFile,
+            first: u8,
+            length: u64,
+            has_name: bool,
+        ) -> Option<DamageCause> {
             if has_name && !file.has_name() {
-                return Some(Spoilt::Deleted);
+                return Some(DamageCause::Deleted);
             }
-            (!file.is_whole(first, length)).then_some(Spoilt::Truncated)
+            (!file.is_whole(first, length)).then_some(DamageCause::Truncated)
         }
         let (first, has_name) = (self.first, self.unnamed.is_none());
         let found = match &self.state {
-            State::Regular(file) => spoilt(file.calls(), first, file.length(), has_name),
-            State::Padded(file) => spoilt(file.calls(), first, file.length(), has_name),
-            State::Closed | State::Stream(_) => None,
+            FileSinkState::Regular(file) => spoilt(file.calls(), first, file.length(), has_name),
+            FileSinkState::Padded(file) => spoilt(file.calls(), first, file.length(), has_name),
+            FileSinkState::Closed | FileSinkState::Stream(_) => None,
         };
         self.spoilt = self.spoilt.or(found);
     }
@@ -340,9 +345,9 @@ impl FileSink {
     /// Says which closed files are those of this process, in ascending order.
     pub(super) fn keep_numbers(&self, numbers: impl Iterator<Item = u64>) {
         match &self.state {
-            State::Regular(file) => file.calls().keep_numbers(numbers),
-            State::Padded(file) => file.calls().keep_numbers(numbers),
-            State::Closed | State::Stream(_) => {}
+            FileSinkState::Regular(file) => file.calls().keep_numbers(numbers),
+            FileSinkState::Padded(file) => file.calls().keep_numbers(numbers),
+            FileSinkState::Closed | FileSinkState::Stream(_) => {}
         }
     }
 
@@ -353,7 +358,7 @@ impl FileSink {
         let unnamed = self.unnamed.take();
         if let Some(spoilt) = self.spoilt.take() {
             // To cut it at the old end would fill it with zeros.
-            self.state = State::Closed;
+            self.state = FileSinkState::Closed;
             return match unnamed {
                 None => Ok(Some(0)),
                 Some(_) => Err(self.context("cannot end the trace", spoilt.error())),
@@ -361,25 +366,25 @@ impl FileSink {
         }
         let identity = self.identity();
         let length = match &mut self.state {
-            State::Closed => return Ok(None),
-            State::Regular(file) => {
+            FileSinkState::Closed => return Ok(None),
+            FileSinkState::Regular(file) => {
                 file.finish();
                 Some(file.length())
             }
-            State::Padded(file) => {
+            FileSinkState::Padded(file) => {
                 file.finish();
                 Some(file.length())
             }
-            State::Stream(stream) => {
+            FileSinkState::Stream(stream) => {
                 let finished = stream.finish();
                 finished.map_err(|source| self.context("cannot end the trace", source))?;
                 None
             }
         };
-        let file = match std::mem::replace(&mut self.state, State::Closed) {
-            State::Regular(file) => Some(file.into_calls()),
-            State::Padded(file) => Some(file.into_calls()),
-            State::Closed | State::Stream(_) => None,
+        let file = match std::mem::replace(&mut self.state, FileSinkState::Closed) {
+            FileSinkState::Regular(file) => Some(file.into_calls()),
+            FileSinkState::Padded(file) => Some(file.into_calls()),
+            FileSinkState::Closed | FileSinkState::Stream(_) => None,
         };
         if let (Some(unnamed), Some(file)) = (unnamed, &file) {
             let published = unnamed.publish(file);
@@ -399,7 +404,7 @@ impl FileSink {
         self.ended.take().map(|(_, file)| file)
     }
 
-    fn open(&mut self, header: &[u8], end: StreamEnd) -> io::Result<State> {
+    fn open(&mut self, header: &[u8], end: StreamEnd) -> io::Result<FileSinkState> {
         let options = &self.options;
         let name = options.path.file_name().filter(|_| !ends_with_separator(&options.path));
         let Some(name) = name else {
@@ -409,31 +414,31 @@ impl FileSink {
             .map_err(|source| during("cannot open its directory", source))?;
         let overwrite = options.existing != Existing::Stays;
         match directory.look(name)? {
-            Found::Nothing => {}
-            Found::Regular if overwrite => {}
-            Found::Stream | Found::BlockDevice if options.kinds == Kinds::Files => {
+            PathKind::Nothing => {}
+            PathKind::Regular if overwrite => {}
+            PathKind::Stream | PathKind::BlockDevice if options.kinds == AllowedKinds::Files => {
                 return Err(refusal(ErrorKind::AlreadyExists, "it exists, and is no file"));
             }
-            Found::Stream => return self.open_stream(&directory, header, end),
-            Found::BlockDevice if overwrite => {
+            PathKind::Stream => return self.open_stream(&directory, header, end),
+            PathKind::BlockDevice if overwrite => {
                 return self.open_stream(&directory, header, end);
             }
-            Found::Regular | Found::BlockDevice => {
+            PathKind::Regular | PathKind::BlockDevice => {
                 let text = "it exists; choose another name, or allow it with `overwrite(true)` or \
                             `keep_previous()`";
                 return Err(refusal(ErrorKind::AlreadyExists, text));
             }
-            Found::Link => {
+            PathKind::Link => {
                 let text = "it is a symbolic link, which a trace never follows; name its target";
                 return Err(refusal(ErrorKind::AlreadyExists, text));
             }
-            Found::Directory => {
+            PathKind::Directory => {
                 return Err(refusal(
                     ErrorKind::IsADirectory,
                     "it is a directory; name a file in it",
                 ));
             }
-            Found::Other => {
+            PathKind::Other => {
                 let text =
                     "it is no file, device or pipe; connect to a socket and use `StreamSink`";
                 return Err(refusal(ErrorKind::Unsupported, text));
@@ -445,18 +450,18 @@ impl FileSink {
         match (options.naming, end.padding()) {
             (Naming::AtOnce, None) => {
                 let calls = CompleteFile::calls;
-                publish(&mut directory, name, existing, marked, calls).map(State::Regular)
+                publish(&mut directory, name, existing, marked, calls).map(FileSinkState::Regular)
             }
             (Naming::AtOnce, Some(padding)) => {
                 let (begin, calls) = (|file| padded(file, padding), PaddedFile::calls);
-                publish(&mut directory, name, existing, begin, calls).map(State::Padded)
+                publish(&mut directory, name, existing, begin, calls).map(FileSinkState::Padded)
             }
             (Naming::WhenWhole, padding) => {
                 let begin = |file| match padding {
-                    None => marked(file).map(State::Regular),
-                    Some(padding) => padded(file, padding).map(State::Padded),
+                    None => marked(file).map(FileSinkState::Regular),
+                    Some(padding) => padded(file, padding).map(FileSinkState::Padded),
                 };
-                let (unnamed, state) = Unnamed::begin(directory, name, existing, begin)?;
+                let (unnamed, state) = UnnamedFile::begin(directory, name, existing, begin)?;
                 self.unnamed = Some(unnamed);
                 Ok(state)
             }
@@ -468,12 +473,12 @@ impl FileSink {
         directory: &OpenDirectory,
         header: &[u8],
         end: StreamEnd,
-    ) -> io::Result<State> {
+    ) -> io::Result<FileSinkState> {
         let name = self.options.path.file_name().unwrap_or_default();
         let file = directory.open_stream(name, self.options.reader_timeout)?;
         let mut stream = StreamSink::new(file);
         stream.start(header, end)?;
-        Ok(State::Stream(stream))
+        Ok(FileSinkState::Stream(stream))
     }
 
     fn context(&self, action: &str, source: io::Error) -> io::Error {
@@ -486,24 +491,24 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn file(&self) -> Option<&Path> {
-        let is_regular = matches!(self.state, State::Regular(_) | State::Padded(_));
+        let is_regular = matches!(self.state, FileSinkState::Regular(_) | FileSinkState::Padded(_));
         is_regular.then_some(&*self.options.path)
     }
 
     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
         match self.spoilt.filter(|_| self.unnamed.is_none()) {
-            Some(Spoilt::Truncated) => {
+            Some(DamageCause::Truncated) => {
                 let begun = match &mut self.state {
-                    State::Regular(file) => file.begin_anew(header),
-                    State::Padded(file) => file.begin_anew(header),
-                    State::Closed | State::Stream(_) => Ok(()),
+                    FileSinkState::Regular(file) => file.begin_anew(header),
+                    FileSinkState::Padded(file) => file.begin_anew(header),
+                    FileSinkState::Closed | FileSinkState::Stream(_) => Ok(()),
                 };
                 begun.map_err(|source| self.context("cannot begin the trace anew", source))?;
                 self.spoilt = None;
                 return Ok(());
             }
             // Another file gets the name.
-            Some(Spoilt::Deleted) => (self.state, self.spoilt) = (State::Closed, None),
+            Some(DamageCause::Deleted) => (self.state, self.spoilt) = (FileSinkState::Closed, None),
             None => {}
         }
         self.finish()?;
@@ -526,14 +531,14 @@ impl Sink for FileSink {
             return Err(WriteError { source, kept: 0 });
         }
         let result = match &mut self.state {
-            State::Regular(file) => file.append(batch),
-            State::Padded(file) => file.append(batch),
-            State::Stream(stream) => stream.write(batch),
-            State::Closed => Err(WriteError { source: not_started(), kept: 0 }),
+            FileSinkState::Regular(file) => file.append(batch),
+            FileSinkState::Padded(file) => file.append(batch),
+            FileSinkState::Stream(stream) => stream.write(batch),
+            FileSinkState::Closed => Err(WriteError { source: not_started(), kept: 0 }),
         };
         if result.is_err() && self.unnamed.take().is_some() {
             // It will not be whole.
-            self.state = State::Closed;
+            self.state = FileSinkState::Closed;
         }
         result.map_err(|WriteError { source, kept }| {
             let source = self.context("cannot write the trace", source);
@@ -546,7 +551,7 @@ impl Sink for FileSink {
     }
 
     fn is_torn(&self) -> bool {
-        matches!(&self.state, State::Stream(stream) if stream.is_torn())
+        matches!(&self.state, FileSinkState::Stream(stream) if stream.is_torn())
     }
 
     /// Ends the stream and closes the file. A regular file needs no further write, so this succeeds
@@ -566,7 +571,7 @@ fn refusal(kind: ErrorKind, text: &str) -> io::Error {
     io::Error::new(kind, text)
 }
 
-impl Spoilt {
+impl DamageCause {
     fn error(self) -> io::Error {
         io::Error::other(match self {
             Self::Truncated => {

@@ -209,14 +209,14 @@ pub(super) fn check_that_nobody_writes(file: &OwnedFd) -> io::Result<()> {
 
 /// What the locks of a file tell, as far as can be known.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct LockHolders {
     /// Whether somebody writes it.
     pub(super) is_live: bool,
     /// The numbers of the files that its process has closed.
     pub(super) numbers: Vec<Range<u64>>,
 }
 
-impl Held {
+impl LockHolders {
     /// What the file of that name tells. A link is not followed.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         let file = open_existing(rustix::fs::CWD, path.as_os_str(), OFlags::RDONLY)?;

@@ -32,11 +32,11 @@ use super::{Batch, Sink, StreamEnd, WriteError};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemorySink {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MemorySinkState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MemorySinkState {
     /// The stream without its end.
     bytes: Vec<u8>,
     end_of_stream: &'static [u8],
@@ -73,7 +73,7 @@ impl MemorySink {
     /// ```
     #[must_use]
     pub fn with_limit(bytes: u64) -> Self {
-        let state = State { limit: Some(bytes), ..State::default() };
+        let state = MemorySinkState { limit: Some(bytes), ..MemorySinkState::default() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -172,7 +172,7 @@ impl Sink for MemorySink {
     }
 }
 
-fn full(state: &State) -> io::Error {
+fn full(state: &MemorySinkState) -> io::Error {
     let text = match state.limit {
         Some(limit) => format!("the trace in memory has reached its limit of {limit} bytes"),
         None => "there is no memory left for the trace".to_owned(),

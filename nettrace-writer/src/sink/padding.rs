@@ -30,7 +30,7 @@ use std::io::{self, ErrorKind, IoSlice};
 
 use super::{
     Batch, Padding, WriteError,
-    batch_cursor::{Cursor, WINDOW},
+    batch_cursor::{BatchCursor, WINDOW},
     complete::{FileCalls, batch_size},
 };
 
@@ -79,10 +79,10 @@ impl<F: FileCalls> PaddedFile<F> {
         let length = after(size + gap);
         let content = vec![0; (length - size) as usize];
         let pieces = [IoSlice::new(header), IoSlice::new(&content)];
-        self.write_all_at(Cursor::new(&pieces, &[]), 0)?;
+        self.write_all_at(BatchCursor::new(&pieces, &[]), 0)?;
         (self.end, self.length) = (size + gap, length);
         let (tail, used) = self.tail(size);
-        self.write_all_at(Cursor::new(&[], &tail[..used]), size)
+        self.write_all_at(BatchCursor::new(&[], &tail[..used]), size)
     }
 
     /// Adds a batch. On an error the file keeps as many whole blocks as fit.
@@ -162,7 +162,7 @@ impl<F: FileCalls> PaddedFile<F> {
         let within = (limit.saturating_sub(self.length) / PAGE).min((target - self.length) / PAGE);
         let page = std::mem::take(&mut self.page);
         let pages = vec![IoSlice::new(&page); within as usize];
-        let (done, mut result) = self.write_some_at(Cursor::new(&pages, &[]), self.length);
+        let (done, mut result) = self.write_some_at(BatchCursor::new(&pages, &[]), self.length);
         drop(pages);
         self.page = page;
         if result.is_ok() && self.length + done < target {
@@ -185,7 +185,7 @@ impl<F: FileCalls> PaddedFile<F> {
     /// Makes the padding reach from the end of the stream to the end of the file.
     fn pad(&mut self) -> io::Result<()> {
         let start = self.padding.start((self.length - self.end) as u32);
-        let padded = self.write_all_at(Cursor::new(&[], &start), self.end);
+        let padded = self.write_all_at(BatchCursor::new(&[], &start), self.end);
         self.torn = padded.is_err();
         padded
     }
@@ -200,11 +200,11 @@ impl<F: FileCalls> PaddedFile<F> {
         });
         let pieces: Vec<_> = pieces.collect();
         let (tail, used) = self.tail(self.end + kept);
-        let mut rest = Cursor::new(&pieces, &tail[..used]);
+        let mut rest = BatchCursor::new(&pieces, &tail[..used]);
         let mut first = [0; START];
         rest.take(&mut first);
         self.write_all_at(rest, self.end + START as u64)?;
-        if let Err(error) = self.write_all_at(Cursor::new(&[], &first), self.end) {
+        if let Err(error) = self.write_all_at(BatchCursor::new(&[], &first), self.end) {
             let _ = self.pad();
             return Err(error);
         }
@@ -227,12 +227,12 @@ impl<F: FileCalls> PaddedFile<F> {
         (tail, 2 * START)
     }
 
-    fn write_all_at(&mut self, rest: Cursor<'_>, offset: u64) -> io::Result<()> {
+    fn write_all_at(&mut self, rest: BatchCursor<'_>, offset: u64) -> io::Result<()> {
         self.write_some_at(rest, offset).1
     }
 
     /// Also returns how many bytes were written.
-    fn write_some_at(&mut self, mut rest: Cursor<'_>, offset: u64) -> (u64, io::Result<()>) {
+    fn write_some_at(&mut self, mut rest: BatchCursor<'_>, offset: u64) -> (u64, io::Result<()>) {
         let limit = self.calls.size_limit();
         let mut done = 0;
         let mut window = [IoSlice::new(&[]); WINDOW];

@@ -82,20 +82,20 @@ impl OpenDirectory {
     }
 
     /// What `name` stands for. A link is not followed.
-    pub(super) fn look(&self, name: &OsStr) -> io::Result<Found> {
+    pub(super) fn look(&self, name: &OsStr) -> io::Result<PathKind> {
         let file_type = match fs::symlink_metadata(self.0.join(name)) {
             Ok(metadata) => metadata.file_type(),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(PathKind::Nothing),
             Err(error) => return Err(error),
         };
         Ok(if file_type.is_symlink() {
-            Found::Link
+            PathKind::Link
         } else if file_type.is_dir() {
-            Found::Directory
+            PathKind::Directory
         } else if file_type.is_file() {
-            Found::Regular
+            PathKind::Regular
         } else {
-            Found::Stream
+            PathKind::Stream
         })
     }
 
@@ -158,13 +158,13 @@ impl Directory for OpenDirectory {
 /// What others have of a file.
 #[cfg_attr(unix, allow(dead_code, reason = "on Unix, locks tell"))]
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct LockHolders {
     pub(super) is_live: bool,
     /// The numbers of the files that its process has closed, which no system tells here.
     pub(super) numbers: Vec<Range<u64>>,
 }
 
-impl Held {
+impl LockHolders {
     #[cfg_attr(unix, allow(dead_code, reason = "on Unix, locks tell"))]
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         Ok(Self { is_live: is_live(path)?, numbers: Vec::new() })
@@ -195,7 +195,7 @@ fn is_live(path: &Path) -> io::Result<bool> {
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "the same list as on Unix, which knows more kinds")]
-pub(super) enum Found {
+pub(super) enum PathKind {
     Nothing,
     Regular,
     Link,
@@ -220,11 +220,11 @@ mod tests {
         let path = folder.path().join("trace");
         let name = path.file_name().unwrap();
         let mut directory = OpenDirectory::open(folder.path()).unwrap();
-        assert_eq!(directory.look(name).unwrap(), Found::Nothing);
+        assert_eq!(directory.look(name).unwrap(), PathKind::Nothing);
         let mut file =
             publish_marked(&mut directory, name, Existing::Stays, b"header", END).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"header\0\0\0\0");
-        assert_eq!(directory.look(name).unwrap(), Found::Regular);
+        assert_eq!(directory.look(name).unwrap(), PathKind::Regular);
         assert_eq!(file.calls().identity().unwrap(), Identity::at(&path).unwrap());
 
         let pieces = [IoSlice::new(b"blo"), IoSlice::new(b"ck"), IoSlice::new(b"block")];
@@ -247,11 +247,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("folder")).unwrap();
         let directory = OpenDirectory::open(folder.path()).unwrap();
-        assert_eq!(directory.look(OsStr::new("folder")).unwrap(), Found::Directory);
+        assert_eq!(directory.look(OsStr::new("folder")).unwrap(), PathKind::Directory);
         assert!(Identity::at(&folder.path().join("folder")).is_err());
         assert!(OpenDirectory::open(&folder.path().join("absent")).is_err());
         let devices = OpenDirectory(PathBuf::from("/dev"));
-        if let Ok(Found::Stream) = devices.look(OsStr::new("null")) {
+        if let Ok(PathKind::Stream) = devices.look(OsStr::new("null")) {
             let mut null = devices.open_stream(OsStr::new("null"), Duration::ZERO).unwrap();
             null.write_all(b"gone").unwrap();
         }

@@ -180,7 +180,7 @@ fn rename_hidden<D: Directory>(
 
 /// A file that gets its name when its stream is whole. Dropped before, it leaves nothing.
 #[derive(Debug)]
-pub(super) struct Unnamed<D: Directory> {
+pub(super) struct UnnamedFile<D: Directory> {
     directory: D,
     name: OsString,
     existing: Existing,
@@ -188,7 +188,7 @@ pub(super) struct Unnamed<D: Directory> {
     hidden: Option<OsString>,
 }
 
-impl<D: Directory> Unnamed<D> {
+impl<D: Directory> UnnamedFile<D> {
     /// Creates the file. `begin` begins a stream in it.
     ///
     /// # Errors
@@ -231,7 +231,7 @@ impl<D: Directory> Unnamed<D> {
     }
 }
 
-impl<D: Directory> Drop for Unnamed<D> {
+impl<D: Directory> Drop for UnnamedFile<D> {
     fn drop(&mut self) {
         if let Some(hidden) = &self.hidden {
             let _ = self.directory.remove(hidden); // what went wrong before is what matters

@@ -11,7 +11,7 @@ use super::failure::during;
 use super::file::{FileOptions, FileSink};
 use super::file_name::expand;
 use super::own_file::OwnFile;
-use super::platform::{Held, Identity, RegularFile};
+use super::platform::{Identity, LockHolders, RegularFile};
 use super::stream::not_started;
 use super::{Batch, Sink, StreamEnd, WriteError};
 use crate::protocol::clock::Stopwatch;
@@ -250,8 +250,8 @@ impl RotationOptions {
 #[derive(Debug)]
 pub struct RotatingFiles {
     options: RotationOptions,
-    current: Option<Current>,
-    closed: VecDeque<Closed>,
+    current: Option<CurrentFile>,
+    closed: VecDeque<ClosedFile>,
     /// The file that was written last, whose locks say which files are closed until the next one
     /// has them.
     keeper: Option<RegularFile>,
@@ -262,7 +262,7 @@ pub struct RotatingFiles {
 }
 
 #[derive(Debug)]
-struct Current {
+struct CurrentFile {
     sink: FileSink,
     number: u64,
     opened: Stopwatch,
@@ -276,7 +276,7 @@ struct Current {
 
 /// A finished file.
 #[derive(Debug)]
-struct Closed {
+struct ClosedFile {
     file: OwnFile,
     number: u64,
     length: u64,
@@ -323,8 +323,15 @@ impl RotatingFiles {
                     let (is_empty, is_bad) = (true, false);
                     sink.keep_numbers(self.closed.iter().map(|closed| closed.number));
                     self.keeper = None;
-                    self.current =
-                        Some(Current { sink, number, opened, identity, is_empty, is_bad, length });
+                    self.current = Some(CurrentFile {
+                        sink,
+                        number,
+                        opened,
+                        identity,
+                        is_empty,
+                        is_bad,
+                        length,
+                    });
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -390,7 +397,8 @@ impl RotatingFiles {
     fn adopt(&mut self, found: Vec<(u64, PathBuf)>) {
         let found = found.into_iter().filter_map(|(number, path)| {
             let identity = Identity::at(&path).ok()?;
-            let held = Held::at(&path).unwrap_or(Held { is_live: true, numbers: Vec::new() });
+            let held = LockHolders::at(&path)
+                .unwrap_or(LockHolders { is_live: true, numbers: Vec::new() });
             Some((number, path, identity, held))
         });
         let found: Vec<_> = found.collect();
@@ -403,7 +411,7 @@ impl RotatingFiles {
             }
             let Ok(metadata) = fs::symlink_metadata(path) else { continue };
             let (length, file) = (metadata.len(), OwnFile::new(path, Some(*identity)));
-            self.closed.push_back(Closed { file, number: *number, length });
+            self.closed.push_back(ClosedFile { file, number: *number, length });
         }
     }
 
@@ -437,7 +445,7 @@ impl RotatingFiles {
         // On Windows an open file could not be deleted.
         self.keeper = current.sink.ended_file().filter(|_| cfg!(unix));
         let (file, number) = (OwnFile::new(current.sink.path(), current.identity), current.number);
-        self.closed.push_back(Closed { file, number, length });
+        self.closed.push_back(ClosedFile { file, number, length });
         ended.map(drop)
     }
 

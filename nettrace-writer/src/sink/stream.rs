@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::time::{Duration, Instant};
 
-use super::batch_cursor::{Cursor, WINDOW};
+use super::batch_cursor::{BatchCursor, WINDOW};
 use super::complete::{batch_size, check_end_of_stream};
 use super::failure::{Failure, during, is_final};
 use super::{Batch, Sink, StreamEnd, WriteError};
@@ -66,7 +66,7 @@ pub struct StreamSink<W> {
     writer: W,
     end_of_stream: &'static [u8],
     stall_timeout: Duration,
-    state: State,
+    state: StreamSinkState,
     /// The rest of a block of which a part is written.
     rest: Vec<u8>,
     /// Whether the last write timed out, and the destination has taken nothing since.
@@ -74,7 +74,7 @@ pub struct StreamSink<W> {
 }
 
 #[derive(Debug)]
-enum State {
+enum StreamSinkState {
     Closed,
     Open,
     /// A final error has occurred.
@@ -96,7 +96,7 @@ impl<W: Write + Send> StreamSink<W> {
             writer,
             end_of_stream: &[],
             stall_timeout: DEFAULT_STALL_TIMEOUT,
-            state: State::Closed,
+            state: StreamSinkState::Closed,
             rest: Vec::new(),
             stalled: false,
         }
@@ -133,10 +133,10 @@ impl<W: Write + Send> StreamSink<W> {
     }
 
     /// Writes all of it. An error comes with the number of bytes that were written.
-    fn write_all(&mut self, mut rest: Cursor<'_>) -> Result<(), (io::Error, u64)> {
+    fn write_all(&mut self, mut rest: BatchCursor<'_>) -> Result<(), (io::Error, u64)> {
         let mut done = 0;
         let mut window = [IoSlice::new(&[]); WINDOW];
-        let mut wait = Wait::new(self.stall_timeout, self.stalled);
+        let mut wait = WriteWait::new(self.stall_timeout, self.stalled);
         while !rest.is_empty() {
             let used = rest.fill(&mut window);
             match self.writer.write_vectored(&window[..used]) {
@@ -145,7 +145,7 @@ impl<W: Write + Send> StreamSink<W> {
                     rest.advance(count);
                     done += count as u64;
                     self.stalled = false;
-                    wait = Wait::new(self.stall_timeout, false);
+                    wait = WriteWait::new(self.stall_timeout, false);
                 }
                 Err(error) => wait.after(error).map_err(|error| {
                     self.stalled = error.kind() == ErrorKind::TimedOut;
@@ -157,7 +157,7 @@ impl<W: Write + Send> StreamSink<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let mut wait = Wait::new(self.stall_timeout, self.stalled);
+        let mut wait = WriteWait::new(self.stall_timeout, self.stalled);
         loop {
             match self.writer.flush() {
                 Ok(()) => return Ok(()),
@@ -169,12 +169,12 @@ impl<W: Write + Send> StreamSink<W> {
     /// Writes a header or an end of stream. If that fails the stream is over.
     fn send(&mut self, bytes: &[u8], action: &str) -> io::Result<()> {
         let sent = self.complete_block().and_then(|()| {
-            self.write_all(Cursor::new(&[], bytes)).map_err(|(error, _)| error)?;
+            self.write_all(BatchCursor::new(&[], bytes)).map_err(|(error, _)| error)?;
             self.flush()
         });
         sent.map_err(|source| {
             let error = during(action, source);
-            self.state = State::Failed(Failure::of(&error));
+            self.state = StreamSinkState::Failed(Failure::of(&error));
             error
         })
     }
@@ -182,7 +182,7 @@ impl<W: Write + Send> StreamSink<W> {
     /// Writes the rest of a block of which a part is written.
     fn complete_block(&mut self) -> io::Result<()> {
         let mut rest = std::mem::take(&mut self.rest);
-        let written = self.write_all(Cursor::new(&[], &rest));
+        let written = self.write_all(BatchCursor::new(&[], &rest));
         written.map_err(|(error, done)| {
             rest.drain(..done as usize);
             self.rest = rest;
@@ -192,7 +192,7 @@ impl<W: Write + Send> StreamSink<W> {
 
     fn write_batch(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
         self.complete_block().map_err(|source| WriteError { source, kept: 0 })?;
-        self.write_all(Cursor::new(batch.pieces, &[])).map_err(|(source, done)| {
+        self.write_all(BatchCursor::new(batch.pieces, &[])).map_err(|(source, done)| {
             let whole = batch.block_ends.partition_point(|&end| end <= done);
             let end_of = |blocks: usize| blocks.checked_sub(1).map_or(0, |at| batch.block_ends[at]);
             let mut kept = end_of(whole);
@@ -243,15 +243,15 @@ impl<W: Write + Send> Sink for StreamSink<W> {
         check_end_of_stream(end.bytes())?;
         self.end_of_stream = end.bytes();
         self.send(header, "cannot write the trace's header to its stream")?;
-        self.state = State::Open;
+        self.state = StreamSinkState::Open;
         Ok(())
     }
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
         match &self.state {
-            State::Open => {}
-            State::Closed => return Err(WriteError { source: not_started(), kept: 0 }),
-            State::Failed(failure) => {
+            StreamSinkState::Open => {}
+            StreamSinkState::Closed => return Err(WriteError { source: not_started(), kept: 0 }),
+            StreamSinkState::Failed(failure) => {
                 return Err(WriteError { source: failure.again(), kept: 0 });
             }
         }
@@ -259,7 +259,7 @@ impl<W: Write + Send> Sink for StreamSink<W> {
         self.write_batch(batch).map_err(|WriteError { source, kept }| {
             let source = during("cannot write the trace to its stream", source);
             if is_final(&source) {
-                self.state = State::Failed(Failure::of(&source));
+                self.state = StreamSinkState::Failed(Failure::of(&source));
             }
             WriteError { source, kept }
         })
@@ -271,11 +271,11 @@ impl<W: Write + Send> Sink for StreamSink<W> {
 
     fn finish(&mut self) -> io::Result<()> {
         match &self.state {
-            State::Closed => Ok(()),
-            State::Failed(failure) => Err(failure.again()),
-            State::Open => {
+            StreamSinkState::Closed => Ok(()),
+            StreamSinkState::Failed(failure) => Err(failure.again()),
+            StreamSinkState::Open => {
                 self.send(self.end_of_stream, "cannot write the trace's end to its stream")?;
-                self.state = State::Closed;
+                self.state = StreamSinkState::Closed;
                 Ok(())
             }
         }
@@ -293,7 +293,7 @@ impl<W> fmt::Debug for StreamSink<W> {
 
 /// The bytes `from..to` of the pieces.
 fn range(pieces: &[IoSlice<'_>], from: u64, to: u64) -> Vec<u8> {
-    let mut cursor = Cursor::new(pieces, &[]);
+    let mut cursor = BatchCursor::new(pieces, &[]);
     cursor.advance(from as usize);
     let mut bytes = vec![0; (to - from) as usize];
     cursor.take(&mut bytes);
@@ -311,7 +311,7 @@ pub(super) fn pause(time: Duration) {
 
 /// Waits for a destination that is full, up to a limit.
 #[derive(Debug)]
-struct Wait {
+struct WriteWait {
     timeout: Duration,
     /// Whether an earlier write has waited in vain.
     in_vain: bool,
@@ -319,7 +319,7 @@ struct Wait {
     pause: Duration,
 }
 
-impl Wait {
+impl WriteWait {
     fn new(timeout: Duration, in_vain: bool) -> Self {
         Self { timeout, in_vain, since: None, pause: PAUSES.0 }
     }

@@ -13,7 +13,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::complete::FileCalls;
 use super::failure::during;
-pub(super) use super::live::Held;
+pub(super) use super::live::LockHolders;
 use super::live::{Claim, LiveFile, check_that_nobody_writes};
 use super::publish::Directory;
 use super::stream::pause;
@@ -134,19 +134,19 @@ impl OpenDirectory {
     }
 
     /// What `name` stands for. A link is not followed.
-    pub(super) fn look(&self, name: &OsStr) -> io::Result<Found> {
+    pub(super) fn look(&self, name: &OsStr) -> io::Result<PathKind> {
         let stat = match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            Err(Errno::NOENT) => return Ok(Found::Nothing),
+            Err(Errno::NOENT) => return Ok(PathKind::Nothing),
             Err(errno) => return Err(errno.into()),
         };
         Ok(match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Found::Regular,
-            FileType::Symlink => Found::Link,
-            FileType::Directory => Found::Directory,
-            FileType::Fifo | FileType::CharacterDevice => Found::Stream,
-            FileType::BlockDevice => Found::BlockDevice,
-            FileType::Socket | FileType::Unknown => Found::Other,
+            FileType::RegularFile => PathKind::Regular,
+            FileType::Symlink => PathKind::Link,
+            FileType::Directory => PathKind::Directory,
+            FileType::Fifo | FileType::CharacterDevice => PathKind::Stream,
+            FileType::BlockDevice => PathKind::BlockDevice,
+            FileType::Socket | FileType::Unknown => PathKind::Other,
         })
     }
 
@@ -296,7 +296,7 @@ fn refuse_foreign_pipe(stat: &Stat) -> io::Result<()> {
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PathKind {
     Nothing,
     Regular,
     Link,

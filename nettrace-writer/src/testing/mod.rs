@@ -61,7 +61,7 @@ use nettrace_span::{
     frames::{self, Entered},
 };
 
-use self::watch::Watch;
+use self::watch::EventWaker;
 pub use self::{
     event::Event,
     pattern::{Expected, Pattern, That, that},
@@ -233,7 +233,7 @@ impl Capture {
     ) -> impl Future<Output = ()> {
         let caller = Location::caller();
         let deadline = Instant::now() + limit;
-        let mut watch: Option<Watch> = None;
+        let mut watch: Option<EventWaker> = None;
         future::poll_fn(move |cx| {
             // All of this before the condition is asked, so that no event comes unnoticed in
             // between.
@@ -246,7 +246,8 @@ impl Capture {
                 !is_over,
                 "what the test waits for at {caller} has not come in {limit:?}\n{self}"
             );
-            watch.get_or_insert_with(|| Watch::start(&self.store, known, deadline, cx.waker()));
+            watch
+                .get_or_insert_with(|| EventWaker::start(&self.store, known, deadline, cx.waker()));
             Poll::Pending
         })
     }

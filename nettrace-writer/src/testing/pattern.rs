@@ -10,7 +10,7 @@ use nettrace_span::{SpanEvents, TraceSpan};
 
 use super::{
     event::Event,
-    span::{Item, Span},
+    span::{CapturedItem, Span},
     value::{FromValue, Value},
 };
 
@@ -117,7 +117,7 @@ impl<F: Fn(&Value) -> bool> Expected for That<F> {
 
 /// What is expected of an event or a span. [`pattern!`](crate::pattern) makes one.
 pub struct Pattern<'a> {
-    what: What,
+    what: Expectation,
     name: String,
     types: &'static [&'static EventType],
     /// The type of a span's first event.
@@ -133,13 +133,13 @@ impl Debug for Pattern<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+enum Expectation {
     Event,
     Span,
 }
 
 impl<'a> Pattern<'a> {
-    fn new(what: What, name: &str) -> Self {
+    fn new(what: Expectation, name: &str) -> Self {
         let (types, first, fields, within) = (&[][..], None, Vec::new(), None);
         Self { what, name: name.into(), types, first, fields, within }
     }
@@ -147,7 +147,7 @@ impl<'a> Pattern<'a> {
     /// Any event of this name. With a provider before it, only that one's: `Provider/Name`.
     #[must_use]
     pub fn event(name: &str) -> Self {
-        Self::new(What::Event, name)
+        Self::new(Expectation::Event, name)
     }
 
     /// Any event of the type that a closure takes. If that is an enum, the variant that `path`
@@ -160,7 +160,7 @@ impl<'a> Pattern<'a> {
     /// Any span of this name. With a provider before it, only that one's: `Provider/Name`.
     #[must_use]
     pub fn span(name: &str) -> Self {
-        Self::new(What::Span, name)
+        Self::new(Expectation::Span, name)
     }
 
     /// Any span of the type that a closure takes.
@@ -246,14 +246,14 @@ fn last_of(path: &str) -> &str {
 }
 
 /// What fits a pattern, or why nothing does.
-pub(super) struct Found<T> {
+pub(super) struct MatchResult<T> {
     pub(super) fitting: Vec<T>,
     pub(super) text: String,
 }
 
 impl Pattern<'_> {
     /// Those of the events that fit.
-    pub(super) fn find_events(&self, roots: &[Item], all: &[Event]) -> Found<Event> {
+    pub(super) fn find_events(&self, roots: &[CapturedItem], all: &[Event]) -> MatchResult<Event> {
         let is_inside = |event: &Event| {
             let Some(span) = self.within else { return true };
             spans_of(roots).into_iter().any(|it| {
@@ -268,7 +268,7 @@ impl Pattern<'_> {
     }
 
     /// Those of the spans that fit.
-    pub(super) fn find_spans(&self, roots: &[Item]) -> Found<Span> {
+    pub(super) fn find_spans(&self, roots: &[CapturedItem]) -> MatchResult<Span> {
         let all = match self.within {
             None => spans_of(roots),
             Some(name) => {
@@ -285,7 +285,7 @@ impl Pattern<'_> {
         candidates: impl Iterator<Item = &'v T>,
         field: impl Fn(&'v T, &str) -> Option<&'v Value>,
         line: impl Fn(&T) -> String,
-    ) -> Found<T> {
+    ) -> MatchResult<T> {
         let mut fitting = Vec::new();
         let mut nearest: Option<(Vec<String>, &T)> = None;
         let mut count = 0;
@@ -298,7 +298,7 @@ impl Pattern<'_> {
                 nearest = Some((differences, candidate));
             }
         }
-        let kind = if self.what == What::Event { "event" } else { "span" };
+        let kind = if self.what == Expectation::Event { "event" } else { "span" };
         let mut text = format!("no {kind} fits `{}`\n", self.text());
         match nearest {
             None => {
@@ -311,7 +311,7 @@ impl Pattern<'_> {
                 }
             }
         }
-        Found { fitting, text }
+        MatchResult { fitting, text }
     }
 
     /// Says which events fit that should not.
@@ -321,8 +321,8 @@ impl Pattern<'_> {
 }
 
 /// All spans of these trees.
-fn spans_of(items: &[Item]) -> Vec<&Span> {
-    items.iter().filter_map(Item::span).flat_map(descendants).collect()
+fn spans_of(items: &[CapturedItem]) -> Vec<&Span> {
+    items.iter().filter_map(CapturedItem::span).flat_map(descendants).collect()
 }
 
 /// A span, and all that are in it.

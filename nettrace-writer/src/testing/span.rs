@@ -29,12 +29,12 @@ pub struct Span {
     /// Start, later fields and Stop, or the only event.
     parts: Vec<Event>,
     has_ended: bool,
-    items: Vec<Item>,
+    items: Vec<CapturedItem>,
 }
 
 /// What is in a span, or in none.
 #[derive(Clone, Debug)]
-pub(super) enum Item {
+pub(super) enum CapturedItem {
     Event(Event),
     Span(Span),
 }
@@ -85,14 +85,14 @@ impl Span {
 
     /// The spans that began in it, in this order.
     pub fn children(&self) -> impl Iterator<Item = &Span> {
-        self.items.iter().filter_map(Item::span)
+        self.items.iter().filter_map(CapturedItem::span)
     }
 
     /// The events that were emitted in it, but not in one of its children.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.items.iter().filter_map(|item| match item {
-            Item::Event(event) => Some(event),
-            Item::Span(_) => None,
+            CapturedItem::Event(event) => Some(event),
+            CapturedItem::Span(_) => None,
         })
     }
 
@@ -129,12 +129,12 @@ impl Span {
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
-        write_item(&Item::Span(self.clone()), 0, false, &mut text);
+        write_item(&CapturedItem::Span(self.clone()), 0, false, &mut text);
         f.write_str(text.trim_end())
     }
 }
 
-impl Item {
+impl CapturedItem {
     pub(super) fn span(&self) -> Option<&Span> {
         match self {
             Self::Span(span) => Some(span),
@@ -145,13 +145,13 @@ impl Item {
 
 /// The lines of these, and of what is in them. If they are sorted, siblings come in the order of
 /// their texts.
-pub(super) fn text(items: &[Item], is_sorted: bool) -> String {
+pub(super) fn text(items: &[CapturedItem], is_sorted: bool) -> String {
     let mut text = String::new();
     write_items(items, 0, is_sorted, &mut text);
     text
 }
 
-fn write_items(items: &[Item], depth: usize, is_sorted: bool, out: &mut String) {
+fn write_items(items: &[CapturedItem], depth: usize, is_sorted: bool, out: &mut String) {
     let text = |item| {
         let mut text = String::new();
         write_item(item, depth, is_sorted, &mut text);
@@ -164,14 +164,14 @@ fn write_items(items: &[Item], depth: usize, is_sorted: bool, out: &mut String) 
     out.extend(texts);
 }
 
-fn write_item(item: &Item, depth: usize, is_sorted: bool, out: &mut String) {
+fn write_item(item: &CapturedItem, depth: usize, is_sorted: bool, out: &mut String) {
     let _ = write!(out, "{:1$}", "", 2 * depth);
     match item {
-        Item::Event(event) => {
+        CapturedItem::Event(event) => {
             let _ = event.write_stable(out);
             out.push('\n');
         }
-        Item::Span(span) => {
+        CapturedItem::Span(span) => {
             out.push_str(&span.line());
             out.push('\n');
             write_items(&span.items, depth + 1, is_sorted, out);
@@ -180,23 +180,23 @@ fn write_item(item: &Item, depth: usize, is_sorted: bool, out: &mut String) {
 }
 
 /// A span while the tree is made.
-struct Node {
+struct SpanNode {
     span: Span,
     parent: Option<SpanId>,
-    items: Items,
+    items: PositionedItems,
 }
 
 /// What is in a span, and where it begins among all events.
-type Items = Vec<(usize, Where)>;
+type PositionedItems = Vec<(usize, ItemPosition)>;
 
-enum Where {
+enum ItemPosition {
     Event,
     Span(SpanId),
 }
 
 /// The trees of these events, which are in the order in which they came.
-pub(super) fn trees(events: &[Event]) -> Vec<Item> {
-    let mut nodes = BTreeMap::<SpanId, Node>::new();
+pub(super) fn trees(events: &[Event]) -> Vec<CapturedItem> {
+    let mut nodes = BTreeMap::<SpanId, SpanNode>::new();
     // Where each span is heard of first. Its own event may come last.
     let mut first = BTreeMap::new();
     let mut others = Vec::new();
@@ -225,7 +225,7 @@ pub(super) fn trees(events: &[Event]) -> Vec<Item> {
                     items: Vec::new(),
                 };
                 let (parent, items) = (event.related(), Vec::new());
-                nodes.insert(id, Node { span, parent, items });
+                nodes.insert(id, SpanNode { span, parent, items });
             }
             // Fields of a span of `tracing` that became known later.
             (None, Some(node)) if is_later_field(&node.span, event) => {
@@ -237,7 +237,7 @@ pub(super) fn trees(events: &[Event]) -> Vec<Item> {
     let mut roots = Vec::new();
     for at in others {
         let node = events[at].span_id().and_then(|id| nodes.get_mut(&id));
-        node.map_or(&mut roots, |node| &mut node.items).push((at, Where::Event));
+        node.map_or(&mut roots, |node| &mut node.items).push((at, ItemPosition::Event));
     }
     let ids: Vec<_> = nodes.iter().map(|(id, node)| (*id, node.parent)).collect();
     for (id, parent) in ids {
@@ -245,7 +245,7 @@ pub(super) fn trees(events: &[Event]) -> Vec<Item> {
         let trace = |id: &SpanId| nodes.get(id).and_then(|node| node.span.parts[0].trace_id());
         let parent = parent.filter(|parent| trace(parent) == trace(&id));
         let node = parent.and_then(|parent| nodes.get_mut(&parent));
-        node.map_or(&mut roots, |node| &mut node.items).push((first[&id], Where::Span(id)));
+        node.map_or(&mut roots, |node| &mut node.items).push((first[&id], ItemPosition::Span(id)));
     }
     items(roots, events, &mut nodes)
 }
@@ -255,14 +255,18 @@ fn is_later_field(span: &Span, event: &Event) -> bool {
     span_of_record(event.name()) == Some(&*span.name) && event.schema().place == start.place
 }
 
-fn items(mut of: Items, events: &[Event], nodes: &mut BTreeMap<SpanId, Node>) -> Vec<Item> {
+fn items(
+    mut of: PositionedItems,
+    events: &[Event],
+    nodes: &mut BTreeMap<SpanId, SpanNode>,
+) -> Vec<CapturedItem> {
     of.sort_by_key(|(at, _)| *at);
     let item = |(at, what)| match what {
-        Where::Event => Some(Item::Event(Event::clone(&events[at]))),
-        Where::Span(id) => {
-            let Node { mut span, items: inner, .. } = nodes.remove(&id)?;
+        ItemPosition::Event => Some(CapturedItem::Event(Event::clone(&events[at]))),
+        ItemPosition::Span(id) => {
+            let SpanNode { mut span, items: inner, .. } = nodes.remove(&id)?;
             span.items = items(inner, events, nodes);
-            Some(Item::Span(span))
+            Some(CapturedItem::Span(span))
         }
     };
     of.into_iter().filter_map(item).collect()

@@ -9,17 +9,17 @@ use crate::{
 
 /// Wakes a task after each event, and at the end of a time, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Watch(Arc<Watched>);
+pub(super) struct EventWaker(Arc<WakerState>);
 
 #[derive(Debug)]
-struct Watched {
+struct WakerState {
     store: Arc<Store>,
     waker: Mutex<Waker>,
     is_over: AtomicBool,
     is_dropped: AtomicBool,
 }
 
-impl Watch {
+impl EventWaker {
     /// Begins to wait for more events than so many.
     pub(super) fn start(
         store: &Arc<Store>,
@@ -27,7 +27,7 @@ impl Watch {
         deadline: Instant,
         waker: &Waker,
     ) -> Self {
-        let watched = Arc::new(Watched {
+        let watched = Arc::new(WakerState {
             store: Arc::clone(store),
             waker: Mutex::new(waker.clone()),
             is_over: AtomicBool::new(false),
@@ -46,7 +46,7 @@ impl Watch {
     }
 }
 
-impl Watched {
+impl WakerState {
     fn watch(&self, mut known: usize, deadline: Instant) {
         let is_dropped = || self.is_dropped.load(Ordering::Relaxed);
         while self.store.wait_for_more(known, deadline, is_dropped) {
@@ -63,7 +63,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watch {
+impl Drop for EventWaker {
     fn drop(&mut self) {
         // Relaxed: the thread reads it with the lock that `Store::wake` takes.
         self.0.is_dropped.store(true, Ordering::Relaxed);

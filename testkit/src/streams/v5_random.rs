@@ -15,7 +15,7 @@ struct Worker {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct WriterState {
     /// Whether the metadata has tags, as in version 5.
     tags: bool,
     /// Whether stacks 1 and 2 are defined.
@@ -28,7 +28,7 @@ pub fn make(seed: u64, rounds: u64) -> Made {
     let mut random = Random::new(seed);
     let mut made = Made::default();
     let mut stream = Objects::new();
-    let mut state = State { tags: random.chance(50), stacks: false };
+    let mut state = WriterState { tags: random.chance(50), stacks: false };
     define_types(&mut stream, state.tags);
     let mut workers: Vec<Worker> = Vec::new();
     let mut next_id = 1 << random.below(40);
@@ -62,7 +62,7 @@ fn round(
     made: &mut Made,
     workers: &mut [Worker],
     time: u64,
-    state: State,
+    state: WriterState,
 ) -> u64 {
     let mut latest = time;
     let mut blocks = Vec::new();

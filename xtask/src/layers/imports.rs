@@ -14,13 +14,13 @@ use super::Imports;
 use crate::workspace::{Package, rust_files};
 
 /// What the source files of a package say.
-pub(crate) fn sources(package: &Package) -> Result<Vec<Source>> {
+pub(crate) fn sources(package: &Package) -> Result<Vec<ModuleImports>> {
     let folder = package.folder.join("src");
-    let read = |path: &PathBuf| -> Result<Source> {
+    let read = |path: &PathBuf| -> Result<ModuleImports> {
         let tokens = fs::read_to_string(path)?.parse();
         let tokens = tokens.map_err(|error| anyhow!("{}: {error}", path.display()))?;
         let below = path.strip_prefix(&folder).unwrap_or(path);
-        Ok(Source::read(module_of(below), below.display().to_string(), tokens))
+        Ok(ModuleImports::read(module_of(below), below.display().to_string(), tokens))
     };
     rust_files(&folder)?.iter().map(read).collect()
 }
@@ -40,7 +40,7 @@ fn module_of(file: &Path) -> Vec<String> {
 
 /// What a file says of modules.
 #[derive(Debug, Default)]
-pub(crate) struct Source {
+pub(crate) struct ModuleImports {
     module: Vec<String>,
     /// Its path below `src`.
     pub(crate) name: String,
@@ -60,7 +60,7 @@ pub(crate) struct Source {
 }
 
 /// The imports between the top-level modules of a package, whose files these are.
-pub(super) fn between(files: &[Source]) -> Imports {
+pub(super) fn between(files: &[ModuleImports]) -> Imports {
     let roots = || files.iter().filter(|file| file.module.is_empty());
     let declared: BTreeSet<&str> =
         roots().flat_map(|root| &root.declared).map(String::as_str).collect();
@@ -118,7 +118,7 @@ pub(super) fn between(files: &[Source]) -> Imports {
     imports
 }
 
-impl Source {
+impl ModuleImports {
     /// Whether its name says that only tests have it.
     pub(crate) fn is_test(&self) -> bool {
         self.module.iter().any(|name| name == "tests" || name.ends_with("_tests"))
@@ -390,7 +390,7 @@ mod tests {
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let read = |&(name, text): &(&str, &str)| {
             let tokens = text.parse().expect("the text is Rust");
-            Source::read(module_of(Path::new(name)), name.into(), tokens)
+            ModuleImports::read(module_of(Path::new(name)), name.into(), tokens)
         };
         let files: Vec<_> = files.iter().map(read).collect();
         between(&files).into_keys().map(|(from, to)| format!("{from} -> {to}")).collect()

@@ -41,13 +41,13 @@ const BOUNDS: &str = "benches/weight.json";
 const TOLERANCE: f64 = 0.01;
 
 /// The rows of that file: bytes of code for each item of a kind.
-const ROWS: [(&str, Kind, Profile); 6] = [
-    ("event", Kind::Event, Profile::Release),
-    ("event_dev", Kind::Event, Profile::Dev),
-    ("call", Kind::Call, Profile::Release),
-    ("call_dev", Kind::Call, Profile::Dev),
-    ("async_call", Kind::AsyncCall, Profile::Release),
-    ("async_call_dev", Kind::AsyncCall, Profile::Dev),
+const ROWS: [(&str, ItemKind, Profile); 6] = [
+    ("event", ItemKind::Event, Profile::Release),
+    ("event_dev", ItemKind::Event, Profile::Dev),
+    ("call", ItemKind::Call, Profile::Release),
+    ("call_dev", ItemKind::Call, Profile::Dev),
+    ("async_call", ItemKind::AsyncCall, Profile::Release),
+    ("async_call_dev", ItemKind::AsyncCall, Profile::Dev),
 ];
 
 /// What a program records with.
@@ -59,13 +59,13 @@ enum Library {
 
 /// What an application has many of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum ItemKind {
     Event,
     Call,
     AsyncCall,
 }
 
-impl Kind {
+impl ItemKind {
     const ALL: [Self; 3] = [Self::Event, Self::Call, Self::AsyncCall];
 
     fn what(self) -> &'static str {
@@ -212,7 +212,7 @@ struct Weight {
 
 /// The programs with one item of each kind, and those with more of a kind.
 #[derive(Debug, Default)]
-struct Items(BTreeMap<(Library, Option<Kind>, Profile), Weight>);
+struct Items(BTreeMap<(Library, Option<ItemKind>, Profile), Weight>);
 
 impl Items {
     /// Builds the programs of `libraries`, and measures the time as often as `times` says.
@@ -221,7 +221,7 @@ impl Items {
         let target = workspace.target.join("weight/target");
         let mut programs = Vec::new();
         for &library in libraries {
-            for kind in [None].into_iter().chain(Kind::ALL.map(Some)) {
+            for kind in [None].into_iter().chain(ItemKind::ALL.map(Some)) {
                 let more = kind.map(|kind| (kind, COUNT));
                 let program = Program::with_items(workspace, library, more);
                 programs.push((library, kind, program));
@@ -248,7 +248,7 @@ impl Items {
     }
 
     /// What each of the items costs that a program has more.
-    fn each(&self, library: Library, kind: Kind, profile: Profile) -> Weight {
+    fn each(&self, library: Library, kind: ItemKind, profile: Profile) -> Weight {
         let few = self.0[&(library, None, profile)];
         let many = self.0[&(library, Some(kind), profile)];
         let each = |few: f64, many: f64| (many - few) / COUNT as f64;
@@ -258,7 +258,7 @@ impl Items {
 
 /// What a whole application takes.
 #[derive(Debug)]
-struct Whole {
+struct ApplicationWeight {
     name: String,
     crates: f64,
     seconds: f64,
@@ -266,7 +266,7 @@ struct Whole {
 }
 
 /// Builds applications without any tracing and with each library, each from an empty folder.
-fn weigh_wholes(workspace: &Workspace, application: Application) -> Result<[Whole; 3]> {
+fn weigh_wholes(workspace: &Workspace, application: Application) -> Result<[ApplicationWeight; 3]> {
     let folder = workspace.target.join("weight/wholes");
     let target = workspace.target.join("weight/cold");
     let programs = [None, Some(Library::Ours), Some(Library::Tracing)]
@@ -275,7 +275,7 @@ fn weigh_wholes(workspace: &Workspace, application: Application) -> Result<[Whol
     write_all(workspace, &folder, &programs)?;
     let manifest = folder.join("Cargo.toml");
     Step::cargo().args(["fetch", "--manifest-path"]).arg(&manifest).run()?;
-    let [nothing, ours, tracing] = programs.map(|program| -> Result<Whole> {
+    let [nothing, ours, tracing] = programs.map(|program| -> Result<ApplicationWeight> {
         remove_folder(&target)?;
         let time = build(&folder, &target, &program, Profile::Release)?;
         let path = target.join("release").join(&program.name);
@@ -285,7 +285,7 @@ fn weigh_wholes(workspace: &Workspace, application: Application) -> Result<[Whol
             .arg(&manifest)
             .args(["-p", &program.name, "--prefix", "none", "--edges", "normal,build"])
             .read()?;
-        Ok(Whole {
+        Ok(ApplicationWeight {
             crates: crates(&tree) as f64,
             seconds: time.as_secs_f64(),
             kilobytes: size as f64 / 1e3,
@@ -361,8 +361,8 @@ mod tests {
         let few = Weight { ms: 100.0, bytes: 5_000.0 };
         let many = Weight { ms: 600.0, bytes: 6_000.0 };
         items.0.insert((Library::Ours, None, Profile::Dev), few);
-        items.0.insert((Library::Ours, Some(Kind::Call), Profile::Dev), many);
-        let each = items.each(Library::Ours, Kind::Call, Profile::Dev);
+        items.0.insert((Library::Ours, Some(ItemKind::Call), Profile::Dev), many);
+        let each = items.each(Library::Ours, ItemKind::Call, Profile::Dev);
         assert_eq!((each.ms, each.bytes), (5.0, 10.0));
     }
 

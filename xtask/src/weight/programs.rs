@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path};
 
 use anyhow::Result;
 
-use super::{Application, Kind, Library};
+use super::{Application, ItemKind, Library};
 use crate::workspace::{Workspace, read, write};
 
 /// A program, by the name of its package.
@@ -23,16 +23,16 @@ impl Program {
     pub(super) fn with_items(
         workspace: &Workspace,
         library: Library,
-        more: Option<(Kind, usize)>,
+        more: Option<(ItemKind, usize)>,
     ) -> Self {
         // Not the library's own name, which would be ambiguous.
         let name = format!("{}-{}", library.name(), more.map_or("few", |(kind, _)| kind.name()));
         let mut code = library.imports().to_owned();
         code.push_str(START);
         let mut calls = String::new();
-        for kind in Kind::ALL {
+        for kind in ItemKind::ALL {
             // An event of each shape, so that what they share is there as well.
-            let count = if kind == Kind::Event { SHAPES } else { 1 };
+            let count = if kind == ItemKind::Event { SHAPES } else { 1 };
             let more = more.map_or(0, |(other, more)| if other == kind { more } else { 0 });
             for number in 0..count + more {
                 code.push_str(&item(library, kind, number));
@@ -156,7 +156,7 @@ impl Library {
     }
 }
 
-impl Kind {
+impl ItemKind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Event => "event",
@@ -185,15 +185,15 @@ CALLS}
 ";
 
 /// One item, with a function that uses it. `@` stands for its number.
-fn item(library: Library, kind: Kind, number: usize) -> String {
+fn item(library: Library, kind: ItemKind, number: usize) -> String {
     let attribute = match library {
         Library::Ours => "#[traced(provider = \"Weight\", fields = [value])]",
         Library::Tracing => "#[instrument(skip_all, fields(value))]",
     };
     let code = match kind {
-        Kind::Event => event(library, number % SHAPES),
-        Kind::Call => CALL.replace("ATTRIBUTE", attribute),
-        Kind::AsyncCall => ASYNC_CALL.replace("ATTRIBUTE", attribute),
+        ItemKind::Event => event(library, number % SHAPES),
+        ItemKind::Call => CALL.replace("ATTRIBUTE", attribute),
+        ItemKind::AsyncCall => ASYNC_CALL.replace("ATTRIBUTE", attribute),
     };
     code.replace('@', &number.to_string())
 }

@@ -14,7 +14,7 @@ pub(super) const SESSION: &str = "SHARED";
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
+pub(super) enum CounterKind {
     Counter,
     UpDownCounter,
     Gauge,
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Sum,
 }
 
-impl Kind {
+impl CounterKind {
     /// Whether meters have it, rather than EventCounters.
     pub(super) fn is_of_meter(self) -> bool {
         !matches!(self, Self::Mean | Self::Sum)
@@ -59,7 +59,7 @@ pub(super) struct Series {
 pub(super) struct Sample {
     #[serde(flatten)]
     pub(super) series: Series,
-    pub(super) kind: Kind,
+    pub(super) kind: CounterKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) value: Option<Number>,
     /// The change in a second. As decoded from a meter's event: in an interval.
@@ -87,7 +87,7 @@ impl Sample {
 
 /// What an event says.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Report {
+pub(super) enum CounterReport {
     Value(Sample),
     /// A series has no values any more.
     Ended(Series),
@@ -113,7 +113,7 @@ pub(super) enum Report {
 type Fields<'a> = HashMap<&'a str, Value<'a>>;
 
 /// Reads an event. `None`: it is none of a counter, or of another client's session.
-pub(super) fn report(event: &Event<'_>) -> Option<Report> {
+pub(super) fn report(event: &Event<'_>) -> Option<CounterReport> {
     let metadata = event.metadata();
     let is_meter = &*metadata.provider == METRICS;
     if !is_meter && &*metadata.name != "EventCounters" {
@@ -153,7 +153,7 @@ fn from_text(text: &str) -> Option<Number> {
     integer.or_else(|| Number::from_f64(text.parse().ok()?))
 }
 
-fn of_meter(event: &str, fields: &Fields<'_>) -> Option<Report> {
+fn of_meter(event: &str, fields: &Fields<'_>) -> Option<CounterReport> {
     // Sessions of other clients are in the trace, too.
     if fields.contains_key("sessionId") && text(fields, "sessionId") != SESSION {
         return None;
@@ -162,16 +162,16 @@ fn of_meter(event: &str, fields: &Fields<'_>) -> Option<Report> {
     let provider = owned("meterName");
     let name = owned("instrumentName");
     let kind = match event {
-        "CounterRateValuePublished" => Kind::Counter,
-        "UpDownCounterRateValuePublished" => Kind::UpDownCounter,
-        "GaugeValuePublished" => Kind::Gauge,
-        "HistogramValuePublished" => Kind::Histogram,
-        "BeginInstrumentReporting" => return Some(Report::Begins { provider }),
-        "EndInstrumentReporting" => return Some(Report::Ends { provider, name }),
+        "CounterRateValuePublished" => CounterKind::Counter,
+        "UpDownCounterRateValuePublished" => CounterKind::UpDownCounter,
+        "GaugeValuePublished" => CounterKind::Gauge,
+        "HistogramValuePublished" => CounterKind::Histogram,
+        "BeginInstrumentReporting" => return Some(CounterReport::Begins { provider }),
+        "EndInstrumentReporting" => return Some(CounterReport::Ends { provider, name }),
         "InstrumentPublished" => {
-            return Some(Report::Published { meter: provider, instrument: name });
+            return Some(CounterReport::Published { meter: provider, instrument: name });
         }
-        _ => return note(event, fields).map(Report::Note),
+        _ => return note(event, fields).map(CounterReport::Note),
     };
     let series = Series { provider, name, tags: owned("tags"), unit: owned("unit") };
     let mut sample = Sample {
@@ -184,17 +184,17 @@ fn of_meter(event: &str, fields: &Fields<'_>) -> Option<Report> {
         quantiles: quantiles(text(fields, "quantiles")),
     };
     let has_values = match kind {
-        Kind::Histogram => !sample.quantiles.is_empty(),
+        CounterKind::Histogram => !sample.quantiles.is_empty(),
         _ => sample.value.is_some() || sample.rate.is_some(),
     };
     if !has_values {
-        return Some(Report::Ended(sample.series));
+        return Some(CounterReport::Ended(sample.series));
     }
     // Older runtimes send the rate of a counter alone, and the value of others in its place.
-    if sample.value.is_none() && matches!(kind, Kind::Gauge | Kind::UpDownCounter) {
+    if sample.value.is_none() && matches!(kind, CounterKind::Gauge | CounterKind::UpDownCounter) {
         sample.value = sample.rate.take();
     }
-    Some(Report::Value(sample))
+    Some(CounterReport::Value(sample))
 }
 
 /// Reads `0.5=12;0.95=30`.
@@ -233,7 +233,7 @@ fn note(event: &str, fields: &Fields<'_>) -> Option<String> {
     })
 }
 
-fn of_counter(provider: &str, fields: &Fields<'_>) -> Option<Report> {
+fn of_counter(provider: &str, fields: &Fields<'_>) -> Option<CounterReport> {
     // The one field has no name, and in it is one called Payload.
     let inner = fields.values().next()?;
     let Value::Object(outer) = inner else { return None };
@@ -252,8 +252,8 @@ fn of_counter(provider: &str, fields: &Fields<'_>) -> Option<Report> {
     let seconds = number(fields.get("IntervalSec")).and_then(|seconds| seconds.as_f64());
     let rate = increment.as_ref().and_then(Number::as_f64).zip(seconds);
     let rate = rate.and_then(|(increment, seconds)| Number::from_f64(increment / seconds));
-    let kind = if increment.is_some() { Kind::Sum } else { Kind::Mean };
-    Some(Report::Value(Sample {
+    let kind = if increment.is_some() { CounterKind::Sum } else { CounterKind::Mean };
+    Some(CounterReport::Value(Sample {
         series,
         kind,
         value: increment.or_else(|| number(fields.get("Mean"))),
@@ -289,7 +289,7 @@ mod tests {
             unit: "{order}".to_owned(),
         };
         let value = |event: &str, more: &[(&'static str, &'static str)]| {
-            let Some(Report::Value(sample)) = of_meter(event, &with(more)) else {
+            let Some(CounterReport::Value(sample)) = of_meter(event, &with(more)) else {
                 panic!("{event}")
             };
             assert_eq!(sample.series, series);
@@ -300,18 +300,18 @@ mod tests {
         let rate = [("rate", "0.5"), ("value", "192")];
         assert_eq!(
             value("CounterRateValuePublished", &rate),
-            (Kind::Counter, int(192), half.clone(), 0)
+            (CounterKind::Counter, int(192), half.clone(), 0)
         );
         // As before .NET 8.
         let old = value("CounterRateValuePublished", &[("rate", "0.5")]);
-        assert_eq!(old, (Kind::Counter, None, half.clone(), 0));
+        assert_eq!(old, (CounterKind::Counter, None, half.clone(), 0));
         let rate = [("rate", "-1"), ("value", "-7")];
         let updown = value("UpDownCounterRateValuePublished", &rate);
-        assert_eq!(updown, (Kind::UpDownCounter, int(-7), int(-1), 0));
+        assert_eq!(updown, (CounterKind::UpDownCounter, int(-7), int(-1), 0));
         let gauge = value("GaugeValuePublished", &[("lastValue", "0.5")]);
-        assert_eq!(gauge, (Kind::Gauge, half, None, 0));
+        assert_eq!(gauge, (CounterKind::Gauge, half, None, 0));
         let histogram = value("HistogramValuePublished", &[("quantiles", "0.5=51;0.95=95;x")]);
-        assert_eq!(histogram, (Kind::Histogram, None, None, 2));
+        assert_eq!(histogram, (CounterKind::Histogram, None, None, 2));
         // Empty values end a series.
         for (event, more) in [
             ("CounterRateValuePublished", &[("rate", ""), ("value", "")][..]),
@@ -320,20 +320,20 @@ mod tests {
         ] {
             assert_eq!(
                 of_meter(event, &with(more)),
-                Some(Report::Ended(series.clone())),
+                Some(CounterReport::Ended(series.clone())),
                 "{event}"
             );
         }
-        let ends = Report::Ends { provider: "Shop".to_owned(), name: "orders".to_owned() };
+        let ends = CounterReport::Ends { provider: "Shop".to_owned(), name: "orders".to_owned() };
         assert_eq!(of_meter("EndInstrumentReporting", &with(&[])), Some(ends));
-        let begins = Report::Begins { provider: "Shop".to_owned() };
+        let begins = CounterReport::Begins { provider: "Shop".to_owned() };
         assert_eq!(of_meter("BeginInstrumentReporting", &with(&[])), Some(begins));
         let published =
-            Report::Published { meter: "Shop".to_owned(), instrument: "orders".to_owned() };
+            CounterReport::Published { meter: "Shop".to_owned(), instrument: "orders".to_owned() };
         assert_eq!(of_meter("InstrumentPublished", &with(&[])), Some(published));
         assert_eq!(of_meter("Collection", &with(&[])), None);
         let error = fields(&[("sessionId", "SHARED"), ("errorMessage", "no such meter")]);
-        let said = Some(Report::Note("the process says: no such meter".to_owned()));
+        let said = Some(CounterReport::Note("the process says: no such meter".to_owned()));
         assert_eq!(of_meter("Error", &error), said);
         // Another client's.
         let other = fields(&[("sessionId", "s1"), ("lastValue", "1")]);
@@ -344,7 +344,8 @@ mod tests {
     fn event_counters_report_means_and_sums() {
         let report = |pairs: Vec<(&'static str, Value<'static>)>| {
             let payload = Value::Object(vec![("Payload", Value::Object(pairs))]);
-            let Some(Report::Value(sample)) = of_counter("Demo", &Fields::from([("", payload)]))
+            let Some(CounterReport::Value(sample)) =
+                of_counter("Demo", &Fields::from([("", payload)]))
             else {
                 panic!("a value")
             };
@@ -353,9 +354,12 @@ mod tests {
         let name = || ("Name", Value::Text("requests".into()));
         let float = Number::from_f64;
         let sum = vec![name(), ("Increment", Value::F64(196.0)), ("IntervalSec", Value::F32(2.0))];
-        assert_eq!(report(sum), ("requests".to_owned(), Kind::Sum, float(196.0), float(98.0)));
+        assert_eq!(
+            report(sum),
+            ("requests".to_owned(), CounterKind::Sum, float(196.0), float(98.0))
+        );
         let mean = vec![name(), ("Mean", Value::F64(24.5)), ("Count", Value::I32(2))];
-        assert_eq!(report(mean), ("requests".to_owned(), Kind::Mean, float(24.5), None));
+        assert_eq!(report(mean), ("requests".to_owned(), CounterKind::Mean, float(24.5), None));
         assert_eq!(of_counter("Demo", &Fields::from([("", Value::I32(1))])), None);
     }
 }

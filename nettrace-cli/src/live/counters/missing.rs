@@ -1,15 +1,15 @@
-//! [`Missing`]: names that no value has come for, and what the process has instead.
+//! [`MissingCounters`]: names that no value has come for, and what the process has instead.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::Name;
+use super::CounterName;
 
 /// How many names a message lists.
 const MOST: usize = 20;
 
 /// What has come of each name of the command line, and the instruments of the process.
 #[derive(Debug, Default)]
-pub(super) struct Missing {
+pub(super) struct MissingCounters {
     /// The names with values, by their index.
     seen: HashSet<usize>,
     /// By meter, as far as the process names them.
@@ -17,7 +17,7 @@ pub(super) struct Missing {
     has_told: bool,
 }
 
-impl Missing {
+impl MissingCounters {
     pub(super) fn see(&mut self, index: usize) {
         self.seen.insert(index);
     }
@@ -27,7 +27,7 @@ impl Missing {
     }
 
     /// What to say of names without values. Says it once.
-    pub(super) fn tell(&mut self, names: &[Name]) -> Vec<String> {
+    pub(super) fn tell(&mut self, names: &[CounterName]) -> Vec<String> {
         if std::mem::replace(&mut self.has_told, true) {
             return Vec::new();
         }
@@ -35,7 +35,7 @@ impl Missing {
         missing.map(|(_, name)| self.message(name)).collect()
     }
 
-    fn message(&self, name: &Name) -> String {
+    fn message(&self, name: &CounterName) -> String {
         let text = &name.name;
         let of_meter = || self.instruments.iter().filter(|(meter, _)| name.is_of(meter));
         let mut instruments =
@@ -79,8 +79,8 @@ mod tests {
     #[test]
     fn names_without_values_are_told_once_with_what_there_is() {
         let names = ["Shop", "Shpo", "Shop[ordrs,x]", "Stock*", "Seen"];
-        let names: Vec<Name> = names.iter().map(|name| name.parse().unwrap()).collect();
-        let mut missing = Missing::default();
+        let names: Vec<CounterName> = names.iter().map(|name| name.parse().unwrap()).collect();
+        let mut missing = MissingCounters::default();
         assert_eq!(missing.message(&names[1]), "nothing has come of Shpo so far");
         missing.publish("Shop".to_owned(), "orders".to_owned());
         missing.publish("Shop".to_owned(), "carts".to_owned());

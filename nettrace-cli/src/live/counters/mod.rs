@@ -17,18 +17,18 @@ use nettrace_diagnostics::client::Wanted;
 use nettrace_reader::Event;
 
 use self::{
-    decode::{METRICS, Report, SESSION, Sample, Series, report},
-    missing::Missing,
+    decode::{CounterReport, METRICS, SESSION, Sample, Series, report},
+    missing::MissingCounters,
     show::Style,
 };
 use super::{
-    Which,
+    ProcessChoice,
     collect::duration,
     find, name_of,
     session::Signals,
-    watch::{Out, View, Watch, draw},
+    watch::{OutputSurface, TraceView, WatchOptions, draw},
 };
-use crate::{failure::Failure, limits::Limits, standard_error};
+use crate::{failure::Failure, read_options::ReadOptions, standard_error};
 
 /// The events of a meter that have values.
 const TIME_SERIES: u64 = 2;
@@ -48,10 +48,10 @@ const BUFFER: u32 = 16;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CountersOptions {
     #[command(flatten)]
-    which: Which,
+    which: ProcessChoice,
     /// Meters, and providers of EventCounters, each perhaps with a list of what to show of it:
     /// NAME[INSTRUMENT,…] [default: all meters]
-    names: Vec<Name>,
+    names: Vec<CounterName>,
     /// How often the process reports values: seconds, or with a unit (500ms, 10s)
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     interval: Duration,
@@ -74,12 +74,12 @@ pub(crate) struct CountersOptions {
 
 /// A meter or provider, and which of its instruments are shown. None: all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Name {
+struct CounterName {
     name: String,
     instruments: Vec<String>,
 }
 
-impl FromStr for Name {
+impl FromStr for CounterName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -94,7 +94,7 @@ impl FromStr for Name {
     }
 }
 
-impl Name {
+impl CounterName {
     /// Whether values of an instrument are shown.
     fn selects(&self, provider: &str, instrument: &str) -> bool {
         self.is_of(provider)
@@ -115,7 +115,7 @@ impl Name {
 }
 
 /// What to ask the process for: its meters, and the counters of each provider.
-fn wanted(options: &CountersOptions, names: &[Name]) -> Vec<Wanted> {
+fn wanted(options: &CountersOptions, names: &[CounterName]) -> Vec<Wanted> {
     let seconds = options.interval.as_secs_f64();
     let list: Vec<_> = names.iter().map(|name| &*name.name).collect();
     let hasher = || RandomState::new().build_hasher().finish();
@@ -145,8 +145,8 @@ fn wanted(options: &CountersOptions, names: &[Name]) -> Vec<Wanted> {
 
 /// The values of a process.
 #[derive(Debug, Default)]
-struct Values {
-    names: Vec<Name>,
+struct ProcessCounters {
+    names: Vec<CounterName>,
     /// The interval of the process.
     interval: Duration,
     /// The last value of each series, for the table.
@@ -157,10 +157,10 @@ struct Values {
     meters: HashSet<String>,
     notes: Vec<String>,
     said: HashSet<String>,
-    missing: Missing,
+    missing: MissingCounters,
 }
 
-impl View for Values {
+impl TraceView for ProcessCounters {
     fn event(&mut self, event: &Event<'_>) {
         let Some(report) = report(event) else { return };
         let is_meter = &*event.metadata().provider == METRICS;
@@ -168,7 +168,7 @@ impl View for Values {
     }
 }
 
-impl Values {
+impl ProcessCounters {
     /// Keeps what the user should know, once.
     fn note(&mut self, note: String) {
         if self.said.insert(note.clone()) {
@@ -176,21 +176,23 @@ impl Values {
         }
     }
 
-    fn take(&mut self, report: Report, is_meter: bool) {
+    fn take(&mut self, report: CounterReport, is_meter: bool) {
         match report {
-            Report::Begins { provider } => {
+            CounterReport::Begins { provider } => {
                 self.last
                     .retain(|series, last| series.provider != provider || last.kind.is_of_meter());
                 self.meters.insert(provider);
             }
-            Report::Ends { provider, name } => {
+            CounterReport::Ends { provider, name } => {
                 self.last
                     .retain(|series, _| (&series.provider, &series.name) != (&provider, &name));
             }
-            Report::Ended(series) => drop(self.last.remove(&series)),
-            Report::Published { meter, instrument } => self.missing.publish(meter, instrument),
-            Report::Note(note) => self.note(note),
-            Report::Value(mut sample) => {
+            CounterReport::Ended(series) => drop(self.last.remove(&series)),
+            CounterReport::Published { meter, instrument } => {
+                self.missing.publish(meter, instrument)
+            }
+            CounterReport::Note(note) => self.note(note),
+            CounterReport::Value(mut sample) => {
                 if is_meter {
                     sample.divide_rate(self.interval);
                 }
@@ -218,26 +220,26 @@ impl Values {
 /// Shows counters until the end.
 pub(crate) fn run(
     options: &CountersOptions,
-    limits: Limits,
+    limits: ReadOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let target = find(&options.which)?;
     let title = format!("{} {}", name_of(&target.info()?), target.pid);
     let mut names = options.names.clone();
     if names.is_empty() {
-        names.push(Name { name: "*".to_owned(), instruments: Vec::new() });
+        names.push(CounterName { name: "*".to_owned(), instruments: Vec::new() });
     }
-    let style = match (options.json, options.csv, Out::of_stdout()) {
+    let style = match (options.json, options.csv, OutputSurface::of_stdout()) {
         (true, ..) => Style::Json,
         (_, true, _) => Style::Csv,
-        (.., Out::Screen(..)) => Style::Table,
-        (.., Out::Lines) => Style::Lines,
+        (.., OutputSurface::Screen(..)) => Style::Table,
+        (.., OutputSurface::Lines) => Style::Lines,
     };
     let is_table = matches!(style, Style::Table);
     // From here on a signal ends the trace, not this process.
     let signals = Signals::new().map_err(Failure::Output)?;
     let live = target.collect(&wanted(options, &names), BUFFER)?;
-    let watch = Watch {
+    let watch = WatchOptions {
         target: &target,
         signals: &signals,
         interval: if is_table { options.interval } else { options.interval.min(MOST_OFTEN) },
@@ -245,7 +247,7 @@ pub(crate) fn run(
         limits,
     };
     let (new, interval) = ((!is_table).then(Vec::new), options.interval.max(SHORTEST));
-    let values = Values { names, interval, new, ..Values::default() };
+    let values = ProcessCounters { names, interval, new, ..ProcessCounters::default() };
     if let Style::Csv = style {
         writeln!(out, "{}", show::CSV_COLUMNS)?;
         out.flush()?;
@@ -257,7 +259,9 @@ pub(crate) fn run(
                 values.note(note);
             }
         }
-        if let (Out::Screen(rows, columns), None) = (Out::of_stdout(), &values.new) {
+        if let (OutputSurface::Screen(rows, columns), None) =
+            (OutputSurface::of_stdout(), &values.new)
+        {
             let lines = show::table(&title, values.last.values());
             draw(out, &lines, &values.notes, rows, columns)?;
             return Ok(out.flush()?);
@@ -278,14 +282,14 @@ pub(crate) fn run(
 mod tests {
     use serde_json::Number;
 
-    use super::{decode::Kind, *};
+    use super::{decode::CounterKind, *};
 
     #[test]
     fn names_have_lists_of_instruments() {
-        let read = |text: &str| text.parse::<Name>();
+        let read = |text: &str| text.parse::<CounterName>();
         let name = |name: &str, list: &[&str]| {
             let instruments = list.iter().map(|one| (*one).to_owned()).collect();
-            Ok(Name { name: name.to_owned(), instruments })
+            Ok(CounterName { name: name.to_owned(), instruments })
         };
         assert_eq!(read("Shop"), name("Shop", &[]));
         assert_eq!(
@@ -301,7 +305,7 @@ mod tests {
         assert!(read("Sh*").unwrap().selects("shop", "any"));
     }
 
-    fn sample(provider: &str, kind: Kind, value: i64) -> Sample {
+    fn sample(provider: &str, kind: CounterKind, value: i64) -> Sample {
         let series = Series {
             provider: provider.to_owned(),
             name: "n".to_owned(),
@@ -314,37 +318,39 @@ mod tests {
 
     #[test]
     fn a_series_has_its_last_value_until_it_ends() {
-        let names = vec![Name { name: "*".to_owned(), instruments: Vec::new() }];
+        let names = vec![CounterName { name: "*".to_owned(), instruments: Vec::new() }];
         let interval = Duration::from_secs(2);
-        let mut values = Values { names, interval, ..Values::default() };
-        let gauge = sample("Shop", Kind::Gauge, 1);
-        values.take(Report::Value(gauge.clone()), true);
-        values.take(Report::Value(sample("Shop", Kind::Gauge, 2)), true);
+        let mut values = ProcessCounters { names, interval, ..ProcessCounters::default() };
+        let gauge = sample("Shop", CounterKind::Gauge, 1);
+        values.take(CounterReport::Value(gauge.clone()), true);
+        values.take(CounterReport::Value(sample("Shop", CounterKind::Gauge, 2)), true);
         // A provider whose counters and meter have the same name shows the meter.
-        values.take(Report::Value(sample("System.Runtime", Kind::Mean, 3)), false);
+        values.take(CounterReport::Value(sample("System.Runtime", CounterKind::Mean, 3)), false);
         assert_eq!(values.last.len(), 2);
-        let begins = || Report::Begins { provider: "System.Runtime".to_owned() };
+        let begins = || CounterReport::Begins { provider: "System.Runtime".to_owned() };
         values.take(begins(), true);
-        values.take(Report::Value(sample("System.Runtime", Kind::Mean, 3)), false);
+        values.take(CounterReport::Value(sample("System.Runtime", CounterKind::Mean, 3)), false);
         let shown: Vec<_> = values.last.values().map(|one| one.value.clone()).collect();
         assert_eq!(shown, [Some(Number::from(2))]);
-        values.take(Report::Ended(gauge.series.clone()), true);
+        values.take(CounterReport::Ended(gauge.series.clone()), true);
         assert!(values.last.is_empty());
-        values.take(Report::Value(gauge), true);
-        let ends = Report::Ends { provider: "Shop".to_owned(), name: "n".to_owned() };
+        values.take(CounterReport::Value(gauge), true);
+        let ends = CounterReport::Ends { provider: "Shop".to_owned(), name: "n".to_owned() };
         values.take(ends, true);
         assert!(values.last.is_empty());
         // Rates are those of a second, though meters report those of an interval.
-        for (kind, is_meter, rate) in [(Kind::Counter, true, 1.5), (Kind::Sum, false, 3.0)] {
+        for (kind, is_meter, rate) in
+            [(CounterKind::Counter, true, 1.5), (CounterKind::Sum, false, 3.0)]
+        {
             let mut rated = sample("Fabrikam", kind, 9);
             rated.rate = Some(Number::from(3));
-            values.take(Report::Value(rated), is_meter);
+            values.take(CounterReport::Value(rated), is_meter);
             let last = values.last.values().next().unwrap();
             assert_eq!(last.rate.as_ref().and_then(Number::as_f64), Some(rate), "{last:?}");
         }
         // A note is said once.
-        values.take(Report::Note("full".to_owned()), true);
-        values.take(Report::Note("full".to_owned()), true);
+        values.take(CounterReport::Note("full".to_owned()), true);
+        values.take(CounterReport::Note("full".to_owned()), true);
         assert_eq!(values.notes, ["full"]);
     }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Number;
 
-use super::decode::{Kind, Sample};
+use super::decode::{CounterKind, Sample};
 use crate::{
     csv_cell,
     failure::Failure,
@@ -37,7 +37,7 @@ impl Style {
             Self::Table => {}
             Self::Json => {
                 let time = format!("{time:.3}");
-                to_json(&mut *out, &Timed { time: &time, sample })?;
+                to_json(&mut *out, &TimedSample { time: &time, sample })?;
                 out.write_all(b"\n")?;
             }
             Self::Lines => {
@@ -57,7 +57,7 @@ impl Style {
 }
 
 #[derive(Serialize)]
-struct Timed<'a> {
+struct TimedSample<'a> {
     time: &'a str,
     #[serde(flatten)]
     sample: &'a Sample,
@@ -85,7 +85,7 @@ fn rows(sample: &Sample) -> Vec<(String, String, Option<String>)> {
         let _ = write!(label, "[{}]", series.tags);
     }
     let unit = if series.unit.is_empty() { String::new() } else { format!(" ({})", series.unit) };
-    if sample.kind != Kind::Histogram {
+    if sample.kind != CounterKind::Histogram {
         let value = sample.value.as_ref().map_or_else(String::new, short);
         return vec![(label + &unit, value, sample.rate.as_ref().map(short))];
     }
@@ -128,10 +128,10 @@ pub(super) fn table<'a>(title: &str, samples: impl Iterator<Item = &'a Sample>) 
 fn write_csv(out: &mut impl Write, time: Timestamp, sample: &Sample) -> std::io::Result<()> {
     let series = &sample.series;
     let start = [&series.provider, &series.name, &series.tags, &series.unit]
-        .map(|text| csv_cell::Cell(text).to_string());
+        .map(|text| csv_cell::CsvCell(text).to_string());
     let start = format!("{time:.3},{}", start.join(","));
     let all = |number: &Option<Number>| number.as_ref().map_or_else(String::new, Number::to_string);
-    if sample.kind != Kind::Histogram {
+    if sample.kind != CounterKind::Histogram {
         let (value, rate) = (all(&sample.value), all(&sample.rate));
         return writeln!(out, "{start},{},{value},{rate}", sample.kind.name());
     }
@@ -150,7 +150,7 @@ fn write_csv(out: &mut impl Write, time: Timestamp, sample: &Sample) -> std::io:
 mod tests {
     use super::{super::decode::Series, *};
 
-    fn sample(kind: Kind) -> Sample {
+    fn sample(kind: CounterKind) -> Sample {
         let series = Series {
             provider: "Shop".to_owned(),
             name: "orders".to_owned(),
@@ -158,7 +158,7 @@ mod tests {
             unit: "{order}".to_owned(),
         };
         let number = |float| Number::from_f64(float);
-        let is_histogram = kind == Kind::Histogram;
+        let is_histogram = kind == CounterKind::Histogram;
         let pair = || (number(0.5).unwrap(), Number::from(51));
         Sample {
             series,
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    fn written(style: Style, kind: Kind) -> String {
+    fn written(style: Style, kind: CounterKind) -> String {
         let mut out = Vec::new();
         style.write(&mut out, Timestamp::UNIX_EPOCH, &sample(kind)).unwrap();
         String::from_utf8(out).unwrap()
@@ -181,16 +181,16 @@ mod tests {
     fn values_are_lines_json_and_csv() {
         const TIME: &str = "1970-01-01T00:00:00.000Z";
         assert_eq!(
-            written(Style::Lines, Kind::Counter),
+            written(Style::Lines, CounterKind::Counter),
             format!("{TIME} Shop/orders[country=de,city=\"x\"] ({{order}}) 1.25 (100.1235/s)\n")
         );
         let tags = "\"country=de,city=\"\"x\"\"\"";
         assert_eq!(
-            written(Style::Csv, Kind::Counter),
+            written(Style::Csv, CounterKind::Counter),
             format!("{TIME},Shop,orders,{tags},{{order}},counter,1.25,100.123456\n")
         );
         assert_eq!(
-            written(Style::Csv, Kind::Histogram),
+            written(Style::Csv, CounterKind::Histogram),
             format!(
                 "{TIME},Shop,orders,{tags},{{order}},quantile 0.5,51,\n\
                  {TIME},Shop,orders,{tags},{{order}},count,3,\n\
@@ -198,17 +198,18 @@ mod tests {
             )
         );
         let object: serde_json::Value =
-            serde_json::from_str(&written(Style::Json, Kind::Histogram)).unwrap();
+            serde_json::from_str(&written(Style::Json, CounterKind::Histogram)).unwrap();
         assert_eq!(object["time"], TIME);
         assert_eq!((&object["provider"], &object["kind"]), (&"Shop".into(), &"histogram".into()));
         assert_eq!(object["quantiles"], serde_json::json!([[0.5, 51]]));
         assert!(object.get("value").is_none() && object["count"] == 3);
-        assert_eq!(written(Style::Lines, Kind::Histogram).lines().count(), 3);
+        assert_eq!(written(Style::Lines, CounterKind::Histogram).lines().count(), 3);
     }
 
     #[test]
     fn a_table_groups_by_provider() {
-        let lines = table("shop 7", [sample(Kind::Counter), sample(Kind::Histogram)].iter());
+        let lines =
+            table("shop 7", [sample(CounterKind::Counter), sample(CounterKind::Histogram)].iter());
         assert!(lines[0].starts_with("shop 7 ") && lines[0].ends_with("a second"), "{lines:?}");
         assert_eq!(lines[1], "Shop");
         assert!(lines[2].ends_with(" 1.25         100.1235"), "{lines:?}");

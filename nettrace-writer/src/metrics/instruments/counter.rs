@@ -6,7 +6,7 @@ use super::{
 };
 use crate::metrics::{
     cells,
-    state::{Bound, Kind},
+    state::{BoundValue, InstrumentKind},
 };
 
 /// A sum that only grows: requests, bytes, errors.

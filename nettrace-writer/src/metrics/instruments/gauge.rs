@@ -5,7 +5,7 @@ use super::{
     meter::Meter,
 };
 use crate::{
-    metrics::state::{Bound, Kind, NO_VALUE, Stored},
+    metrics::state::{BoundValue, InstrumentKind, NO_VALUE, StoredValue},
     sync::{AtomicU64, Ordering},
 };
 
@@ -57,7 +57,7 @@ impl Gauge {
     #[inline]
     fn last(&self) -> &AtomicU64 {
         match &self.0.bound().series.value {
-            Stored::Last(last) => last,
+            StoredValue::Last(last) => last,
             _ => unreachable!("a gauge has a last value"),
         }
     }

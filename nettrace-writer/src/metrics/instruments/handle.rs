@@ -4,8 +4,8 @@ use super::meter::Meter;
 use crate::{
     metrics::{
         cells::NO_CELL,
-        once::Once,
-        state::{Bound, Description, Kind, lock, state},
+        once::ForkSafeOnce,
+        state::{BoundValue, Description, InstrumentKind, lock, state},
     },
     sync::{AtomicU32, AtomicU64, Ordering},
 };
@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Handle {
     /// The cell that increments go to; [`NO_CELL`] while it is not bound.
     cell: AtomicU32,
-    bound: Once<Bound>,
+    bound: ForkSafeOnce<BoundValue>,
     /// What a static begins with.
     spec: Option<Spec>,
 }
@@ -23,16 +23,20 @@ pub(crate) struct Handle {
 #[derive(Clone, Copy, Debug)]
 struct Spec {
     meter: &'static Meter,
-    kind: Kind,
+    kind: InstrumentKind,
     name: &'static str,
     unit: &'static str,
     description: &'static str,
 }
 
 impl Handle {
-    pub(crate) const fn new(meter: &'static Meter, kind: Kind, name: &'static str) -> Self {
+    pub(crate) const fn new(
+        meter: &'static Meter,
+        kind: InstrumentKind,
+        name: &'static str,
+    ) -> Self {
         let spec = Spec { meter, kind, name, unit: "", description: "" };
-        Self { cell: AtomicU32::new(NO_CELL), bound: Once::new(), spec: Some(spec) }
+        Self { cell: AtomicU32::new(NO_CELL), bound: ForkSafeOnce::new(), spec: Some(spec) }
     }
 
     pub(crate) const fn set_unit(&mut self, unit: &'static str) {
@@ -47,9 +51,9 @@ impl Handle {
         }
     }
 
-    pub(crate) fn of(bound: Bound) -> Self {
+    pub(crate) fn of(bound: BoundValue) -> Self {
         let cell = AtomicU32::new(bound.series.value.cell());
-        Self { cell, bound: Once::with(bound), spec: None }
+        Self { cell, bound: ForkSafeOnce::with(bound), spec: None }
     }
 
     /// The cell that increments go to.
@@ -68,7 +72,7 @@ impl Handle {
 
     /// What the handle is bound to. A static begins here.
     #[inline]
-    pub(crate) fn bound(&self) -> &Bound {
+    pub(crate) fn bound(&self) -> &BoundValue {
         match self.bound.get() {
             Some(bound) => bound,
             None => self.begin(),
@@ -76,7 +80,7 @@ impl Handle {
     }
 
     #[cold]
-    fn begin(&self) -> &Bound {
+    fn begin(&self) -> &BoundValue {
         let Some(Spec { meter, kind, name, unit, description }) = self.spec else {
             unreachable!("a handle without a description is bound")
         };
@@ -92,7 +96,7 @@ impl Handle {
             description: description.to_owned(),
             ..Description::default()
         };
-        let bound = Bound::new_locked(state(&mut locked), info, kind, description);
+        let bound = BoundValue::new_locked(state(&mut locked), info, kind, description);
         // Pairs with the acquire in `cell`. The sum that the cell had before was read above.
         self.cell.store(bound.series.value.cell(), Ordering::Release);
         self.bound.set(bound)
@@ -112,7 +116,7 @@ macro_rules! instrument {
             /// An instrument, for a `static`. Clients see it from its first use on.
             #[must_use]
             pub const fn new(meter: &'static Meter, name: &'static str) -> Self {
-                Self(Handle::new(meter, Kind::$kind, name))
+                Self(Handle::new(meter, InstrumentKind::$kind, name))
             }
 
             /// The unit of its values, such as `ms`, `By` or `{order}` (UCUM). The default is none.
@@ -129,7 +133,7 @@ macro_rules! instrument {
                 self
             }
 
-            pub(crate) fn bound(bound: Bound) -> Self {
+            pub(crate) fn bound(bound: BoundValue) -> Self {
                 Self(Handle::of(bound))
             }
 

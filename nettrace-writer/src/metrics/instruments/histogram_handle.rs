@@ -4,7 +4,7 @@ use super::{
     handle::{Handle, instrument},
     meter::Meter,
 };
-use crate::metrics::state::{Bound, Kind};
+use crate::metrics::state::{BoundValue, InstrumentKind};
 
 /// How values are distributed: latencies, sizes.
 ///

@@ -8,9 +8,9 @@ use super::{
     histogram_handle::Histogram,
 };
 use crate::metrics::{
-    once::Once,
+    once::ForkSafeOnce,
     state::{
-        Bound, Description, Kind, MeterInfo,
+        BoundValue, Description, InstrumentKind, MeterInfo,
         observable::{Observable, Observer},
         tags_text,
     },
@@ -33,14 +33,14 @@ use crate::metrics::{
 pub struct Meter {
     name: &'static str,
     version: &'static str,
-    info: Once<Arc<MeterInfo>>,
+    info: ForkSafeOnce<Arc<MeterInfo>>,
 }
 
 impl Meter {
     /// A meter, for a `static`.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
-        Self { name, version: "", info: Once::new() }
+        Self { name, version: "", info: ForkSafeOnce::new() }
     }
 
     /// The version of what the meter belongs to. The default is empty.
@@ -74,22 +74,27 @@ impl Meter {
 
     /// A [`Counter`]: a sum that only grows.
     pub fn counter(&self, name: impl Into<String>) -> InstrumentBuilder<Counter> {
-        InstrumentBuilder::new(self, Kind::Counter, name.into(), Counter::bound)
+        InstrumentBuilder::new(self, InstrumentKind::Counter, name.into(), Counter::bound)
     }
 
     /// An [`UpDownCounter`]: a sum that grows and shrinks.
     pub fn up_down_counter(&self, name: impl Into<String>) -> InstrumentBuilder<UpDownCounter> {
-        InstrumentBuilder::new(self, Kind::UpDownCounter, name.into(), UpDownCounter::bound)
+        InstrumentBuilder::new(
+            self,
+            InstrumentKind::UpDownCounter,
+            name.into(),
+            UpDownCounter::bound,
+        )
     }
 
     /// A [`Gauge`]: the last value.
     pub fn gauge(&self, name: impl Into<String>) -> InstrumentBuilder<Gauge> {
-        InstrumentBuilder::new(self, Kind::Gauge, name.into(), Gauge::bound)
+        InstrumentBuilder::new(self, InstrumentKind::Gauge, name.into(), Gauge::bound)
     }
 
     /// A [`Histogram`]: how values are distributed.
     pub fn histogram(&self, name: impl Into<String>) -> InstrumentBuilder<Histogram> {
-        InstrumentBuilder::new(self, Kind::Histogram, name.into(), Histogram::bound)
+        InstrumentBuilder::new(self, InstrumentKind::Histogram, name.into(), Histogram::bound)
     }
 
     /// A counter whose sums a callback reports when somebody looks.
@@ -98,7 +103,7 @@ impl Meter {
         name: impl Into<String>,
         callback: impl Fn(&mut Observer<'_>) + Send + Sync + 'static,
     ) -> InstrumentBuilder<Observable> {
-        self.observable(Kind::ObservableCounter, name.into(), callback)
+        self.observable(InstrumentKind::ObservableCounter, name.into(), callback)
     }
 
     /// An up-down counter whose sums a callback reports when somebody looks.
@@ -107,7 +112,7 @@ impl Meter {
         name: impl Into<String>,
         callback: impl Fn(&mut Observer<'_>) + Send + Sync + 'static,
     ) -> InstrumentBuilder<Observable> {
-        self.observable(Kind::ObservableUpDownCounter, name.into(), callback)
+        self.observable(InstrumentKind::ObservableUpDownCounter, name.into(), callback)
     }
 
     /// A gauge whose values a callback reports when somebody looks.
@@ -134,12 +139,12 @@ impl Meter {
         name: impl Into<String>,
         callback: impl Fn(&mut Observer<'_>) + Send + Sync + 'static,
     ) -> InstrumentBuilder<Observable> {
-        self.observable(Kind::ObservableGauge, name.into(), callback)
+        self.observable(InstrumentKind::ObservableGauge, name.into(), callback)
     }
 
     fn observable(
         &self,
-        kind: Kind,
+        kind: InstrumentKind,
         name: String,
         callback: impl Fn(&mut Observer<'_>) + Send + Sync + 'static,
     ) -> InstrumentBuilder<Observable> {
@@ -177,7 +182,7 @@ impl MeterBuilder {
         let tags: Vec<_> = self.tags.iter().map(|(key, value)| (&**key, &**value)).collect();
         let tags = tags_text(&tags);
         let info = MeterInfo { name: self.name, version: self.version, tags };
-        Meter { name: "", version: "", info: Once::with(Arc::new(info)) }
+        Meter { name: "", version: "", info: ForkSafeOnce::with(Arc::new(info)) }
     }
 }
 
@@ -193,9 +198,9 @@ impl MeterBuilder {
 #[must_use = "an instrument is made by `build`"]
 pub struct InstrumentBuilder<T> {
     meter: Arc<MeterInfo>,
-    kind: Kind,
+    kind: InstrumentKind,
     description: Description,
-    make: fn(Bound) -> T,
+    make: fn(BoundValue) -> T,
 }
 
 impl<T> std::fmt::Debug for InstrumentBuilder<T> {
@@ -208,7 +213,7 @@ impl<T> std::fmt::Debug for InstrumentBuilder<T> {
 }
 
 impl<T> InstrumentBuilder<T> {
-    fn new(meter: &Meter, kind: Kind, name: String, make: fn(Bound) -> T) -> Self {
+    fn new(meter: &Meter, kind: InstrumentKind, name: String, make: fn(BoundValue) -> T) -> Self {
         let description = Description { name, ..Description::default() };
         Self { meter: meter.info(), kind, description, make }
     }
@@ -229,6 +234,6 @@ impl<T> InstrumentBuilder<T> {
     /// dropped.
     #[must_use]
     pub fn build(self) -> T {
-        (self.make)(Bound::new(self.meter, self.kind, self.description))
+        (self.make)(BoundValue::new(self.meter, self.kind, self.description))
     }
 }

@@ -35,13 +35,13 @@ pub(crate) fn pairs(arguments: &str) -> BTreeMap<String, String> {
 
 /// Instruments that a client wants: those of a meter, or one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct InstrumentSelection {
     /// A name, or the beginning of one and `*`.
     meter: String,
     instrument: Option<String>,
 }
 
-impl Wanted {
+impl InstrumentSelection {
     pub(crate) fn new(text: &str) -> Self {
         match text.split_once('\\') {
             Some((meter, name)) => {
@@ -74,7 +74,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
 pub(crate) struct Arguments {
     /// The name that all events for this client have.
     pub(crate) session: String,
-    pub(crate) wanted: Vec<Wanted>,
+    pub(crate) wanted: Vec<InstrumentSelection>,
     pub(crate) interval: Duration,
     pub(crate) max_series: usize,
     pub(crate) max_histograms: usize,
@@ -116,7 +116,7 @@ impl Arguments {
         };
         let wanted = pairs.get("Metrics").map_or_else(Vec::new, |text| {
             let parts = text.split([',', ';']).map(str::trim).filter(|part| !part.is_empty());
-            parts.map(Wanted::new).collect()
+            parts.map(InstrumentSelection::new).collect()
         });
         if wanted.is_empty() {
             messages.push("no Metrics were given; instruments are named only".to_owned());
@@ -146,7 +146,8 @@ mod tests {
                     RefreshInterval=1.5;MaxTimeSeries=7;MaxHistograms=2;ClientId=1234";
         let arguments = read(text);
         assert_eq!(arguments.session, "SHARED");
-        let wanted = ["Example-Service", "System.Runtime\\gc"].map(Wanted::new).to_vec();
+        let wanted =
+            ["Example-Service", "System.Runtime\\gc"].map(InstrumentSelection::new).to_vec();
         assert_eq!(arguments.wanted, wanted);
         assert_eq!(wanted[1].instrument.as_deref(), Some("gc"));
         assert_eq!(arguments.interval, Duration::from_millis(1_500));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::metrics::{
     number::Number,
-    state::{Bound, Owner, tags_text},
+    state::{BoundValue, InstrumentOwner, tags_text},
 };
 
 /// An instrument whose values a callback reports when somebody looks: see
@@ -15,11 +15,11 @@ use crate::metrics::{
 #[derive(Clone, Debug)]
 #[must_use = "the instrument ends when this is dropped"]
 pub struct Observable {
-    _owner: Arc<Owner>,
+    _owner: Arc<InstrumentOwner>,
 }
 
 impl Observable {
-    pub(crate) fn bound(bound: Bound) -> Self {
+    pub(crate) fn bound(bound: BoundValue) -> Self {
         Self { _owner: bound.owner }
     }
 

@@ -20,7 +20,7 @@ mod unix {
     use std::{cell::Cell, mem, time::Duration};
 
     use crate::{
-        metrics::state::{Locked, STATE},
+        metrics::state::{LockedState, STATE},
         sync::{AtomicBool, Ordering},
     };
 
@@ -29,7 +29,7 @@ mod unix {
 
     thread_local! {
         /// The lock, while this thread forks.
-        static HELD: Cell<Option<Locked>> = const { Cell::new(None) };
+        static HELD: Cell<Option<LockedState>> = const { Cell::new(None) };
     }
 
     /// Registers the handlers, if that is not done yet. Several threads may do so at once. The
@@ -44,7 +44,7 @@ mod unix {
         IS_DONE.store(true, Ordering::Relaxed);
     }
 
-    fn take() -> Option<Locked> {
+    fn take() -> Option<LockedState> {
         HELD.try_with(Cell::take).ok().flatten()
     }
 

@@ -10,8 +10,8 @@ use crate::{
         histogram::Counts,
         number::Number,
         state::{
-            Instrument, Kind, NO_VALUE, Series, State, Stored, lock, observable::Observer, state,
-            sum,
+            Instrument, InstrumentKind, MetricsState, NO_VALUE, Series, StoredValue, lock,
+            observable::Observer, state, sum,
         },
     },
     sync::Ordering,
@@ -22,13 +22,13 @@ use crate::{
 pub(crate) struct Reading {
     pub(crate) instrument: Arc<Instrument>,
     /// By tags, in their order.
-    pub(crate) values: Vec<(Arc<str>, Value)>,
+    pub(crate) values: Vec<(Arc<str>, InstrumentValue)>,
     /// Why a callback reported nothing.
     pub(crate) error: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum InstrumentValue {
     /// The sum of a counter.
     Counter(Number),
     /// The sum of an up-down counter.
@@ -40,7 +40,7 @@ pub(crate) enum Value {
     },
 }
 
-impl Value {
+impl InstrumentValue {
     /// Whether nothing was counted so far.
     fn is_zero(&self) -> bool {
         match self {
@@ -60,7 +60,7 @@ pub(crate) fn read(selects: impl Fn(&Instrument) -> bool) -> Vec<Reading> {
 }
 
 /// [`read`] without calling callbacks: their instruments have no values.
-pub(crate) fn stored(state: &State, selects: impl Fn(&Instrument) -> bool) -> Vec<Reading> {
+pub(crate) fn stored(state: &MetricsState, selects: impl Fn(&Instrument) -> bool) -> Vec<Reading> {
     let mut readings = Vec::new();
     for entry in state.instruments.values() {
         if !selects(&entry.instrument) {
@@ -84,22 +84,24 @@ pub(crate) fn stored(state: &State, selects: impl Fn(&Instrument) -> bool) -> Ve
     readings
 }
 
-fn value(kind: Kind, stored: &Stored) -> Option<Value> {
+fn value(kind: InstrumentKind, stored: &StoredValue) -> Option<InstrumentValue> {
     Some(match stored {
-        Stored::Sum { cell, base, shared } => {
+        StoredValue::Sum { cell, base, shared } => {
             let sum = sum(*cell, *base, shared);
             match kind {
-                Kind::UpDownCounter => Value::UpDownCounter(Number::Signed(sum as i64)),
-                _ => Value::Counter(Number::Unsigned(sum)),
+                InstrumentKind::UpDownCounter => {
+                    InstrumentValue::UpDownCounter(Number::Signed(sum as i64))
+                }
+                _ => InstrumentValue::Counter(Number::Unsigned(sum)),
             }
         }
-        Stored::Last(last) => match last.load(Ordering::Relaxed) {
+        StoredValue::Last(last) => match last.load(Ordering::Relaxed) {
             NO_VALUE => return None,
-            bits => Value::Gauge(Number::Float(f64::from_bits(bits))),
+            bits => InstrumentValue::Gauge(Number::Float(f64::from_bits(bits))),
         },
-        Stored::Distribution { buckets, sum } => {
+        StoredValue::Distribution { buckets, sum } => {
             let sum = f64::from_bits(sum.load(Ordering::Relaxed));
-            Value::Histogram { counts: buckets.counts(), sum }
+            InstrumentValue::Histogram { counts: buckets.counts(), sum }
         }
     })
 }
@@ -121,9 +123,9 @@ pub(crate) fn observe(reading: &mut Reading) {
         return;
     }
     let value = |number| match instrument.kind {
-        Kind::ObservableCounter => Value::Counter(number),
-        Kind::ObservableUpDownCounter => Value::UpDownCounter(number),
-        _ => Value::Gauge(number),
+        InstrumentKind::ObservableCounter => InstrumentValue::Counter(number),
+        InstrumentKind::ObservableUpDownCounter => InstrumentValue::UpDownCounter(number),
+        _ => InstrumentValue::Gauge(number),
     };
     reading.values.extend(values.into_iter().map(|(tags, number)| (tags, value(number))));
     // The last one of those with the same tags counts.

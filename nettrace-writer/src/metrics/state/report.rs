@@ -12,15 +12,15 @@ use std::{
 };
 
 use crate::metrics::{
-    event_counters::{EventCounter, Measured, Types},
+    event_counters::{EventCounter, Measured, MeterEventTypes},
     histogram::{Counts, Distribution},
     number::Number,
     only_in::OnlyIn,
     state::{
-        Instrument, State,
+        Instrument, MetricsState,
         arguments::{Arguments, matches},
         events, lock,
-        read::{Reading, Value, observe, read, stored},
+        read::{InstrumentValue, Reading, observe, read, stored},
         state,
     },
 };
@@ -30,14 +30,14 @@ const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
 
 /// What is reported.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum ReportSelection {
     /// Meters, by the events of `System.Diagnostics.Metrics`.
     Meters(Arguments),
     /// Meters as EventCounters: those with one of these names, except the other ones.
     EventCounters { meters: Vec<String>, except: Option<Arguments> },
 }
 
-impl What {
+impl ReportSelection {
     pub(crate) fn selects(&self, instrument: &Instrument) -> bool {
         let is_wanted = |arguments: &Arguments| {
             arguments.wanted.iter().any(|wanted| wanted.selects(instrument))
@@ -57,7 +57,7 @@ impl What {
 pub(crate) struct Report {
     pub(crate) id: u64,
     to: OnlyIn,
-    what: What,
+    what: ReportSelection,
     interval: Duration,
     /// When the next interval ends. `None`: the report has not begun.
     next: Option<Instant>,
@@ -71,14 +71,14 @@ pub(crate) struct Report {
     /// All instruments that the report knows of, and whether it has their values.
     known: BTreeMap<i32, (Arc<Instrument>, bool)>,
     /// What each series had at the last interval.
-    last: HashMap<(i32, Arc<str>), Last>,
+    last: HashMap<(i32, Arc<str>), LastValue>,
     histograms: usize,
     has_said_too_many_series: bool,
     has_said_too_many_histograms: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Last {
+enum LastValue {
     /// It is among those that the report has room for, and had no value so far.
     New,
     Number(Number),
@@ -90,7 +90,13 @@ enum Last {
 
 impl Report {
     /// A report whose first interval begins now. The caller holds the lock of the state.
-    pub(crate) fn new(state: &State, id: u64, to: OnlyIn, what: What, interval: Duration) -> Self {
+    pub(crate) fn new(
+        state: &MetricsState,
+        id: u64,
+        to: OnlyIn,
+        what: ReportSelection,
+        interval: Duration,
+    ) -> Self {
         Self {
             id,
             to,
@@ -135,7 +141,7 @@ impl Report {
 
     fn begin(&mut self, now: Instant) {
         self.next = Some(now + self.interval);
-        if let What::Meters(arguments) = &self.what {
+        if let ReportSelection::Meters(arguments) = &self.what {
             let version = |part: &str| part.parse().unwrap_or(0);
             self.to.emit(&events::Version {
                 major: version(env!("CARGO_PKG_VERSION_MAJOR")),
@@ -157,11 +163,11 @@ impl Report {
             observe(&mut reading);
             for (tags, value) in &reading.values {
                 if let Some(last) = self.admit(&reading.instrument, tags, value) {
-                    *last = Last::of(value);
+                    *last = LastValue::of(value);
                 }
             }
         }
-        if let What::Meters(Arguments { session, .. }) = &self.what {
+        if let ReportSelection::Meters(Arguments { session, .. }) = &self.what {
             self.to.emit(&events::InitialInstrumentEnumerationComplete { session });
         }
     }
@@ -191,13 +197,13 @@ impl Report {
                 continue;
             }
             self.forget(id);
-            if let What::Meters(Arguments { session, .. }) = &self.what {
+            if let ReportSelection::Meters(Arguments { session, .. }) = &self.what {
                 self.to.emit(&events::EndInstrumentReporting::new(session, &instrument));
             }
         }
         for instrument in new {
             let is_reported = self.what.selects(&instrument);
-            if let What::Meters(Arguments { session, .. }) = &self.what {
+            if let ReportSelection::Meters(Arguments { session, .. }) = &self.what {
                 self.to.emit(&events::InstrumentPublished::new(session, &instrument));
                 if is_reported {
                     self.to.emit(&events::BeginInstrumentReporting::new(session, &instrument));
@@ -212,7 +218,7 @@ impl Report {
         let histograms = &mut self.histograms;
         self.last.retain(|(id, _), last| {
             let is_other = *id != instrument;
-            *histograms -= usize::from(!is_other && matches!(last, Last::Histogram { .. }));
+            *histograms -= usize::from(!is_other && matches!(last, LastValue::Histogram { .. }));
             is_other
         });
     }
@@ -224,30 +230,34 @@ impl Report {
         self.since = (now, end);
         let seconds = now.saturating_duration_since(began).as_secs_f32();
         let readings = read(|instrument| self.what.selects(instrument));
-        if let What::Meters(Arguments { session, .. }) = &self.what {
+        if let ReportSelection::Meters(Arguments { session, .. }) = &self.what {
             self.to.emit(&events::CollectionStart { session, start, end });
         }
         for reading in &readings {
             self.publish(reading, seconds);
         }
-        if let What::Meters(Arguments { session, .. }) = &self.what {
+        if let ReportSelection::Meters(Arguments { session, .. }) = &self.what {
             self.to.emit(&events::CollectionStop { session, start, end });
         }
     }
 
     fn publish(&mut self, reading: &Reading, seconds: f32) {
         let Reading { instrument, values, error } = reading;
-        if let (Some(message), What::Meters(Arguments { session, .. })) = (error, &self.what) {
+        if let (Some(message), ReportSelection::Meters(Arguments { session, .. })) =
+            (error, &self.what)
+        {
             self.to.emit(&events::ObservableInstrumentCallbackError { session, message });
         }
         for (tags, value) in values {
             let Some(last) = self.admit(instrument, tags, value) else { continue };
-            let before = std::mem::replace(last, Last::of(value));
+            let before = std::mem::replace(last, LastValue::of(value));
             match &self.what {
-                What::Meters(Arguments { session, .. }) => {
+                ReportSelection::Meters(Arguments { session, .. }) => {
                     publish(&self.to, session, instrument, tags, value, &before);
                 }
-                What::EventCounters { .. } => self.count(instrument, tags, value, &before, seconds),
+                ReportSelection::EventCounters { .. } => {
+                    self.count(instrument, tags, value, &before, seconds)
+                }
             }
         }
         if instrument.callback.is_some() {
@@ -256,17 +266,19 @@ impl Report {
     }
 
     /// The series of a callback that has not reported them this time have ended, for now.
-    fn end_what_is_missing(&mut self, of: &Instrument, values: &[(Arc<str>, Value)]) {
+    fn end_what_is_missing(&mut self, of: &Instrument, values: &[(Arc<str>, InstrumentValue)]) {
         let is_missing = |(id, tags): &(i32, Arc<str>)| {
             *id == of.id && values.binary_search_by(|(other, _)| other.cmp(tags)).is_err()
         };
         let missing: Vec<_> = self.last.keys().filter(|key| is_missing(key)).cloned().collect();
         for key in missing {
             self.last.remove(&key);
-            let What::Meters(Arguments { session, .. }) = &self.what else { continue };
+            let ReportSelection::Meters(Arguments { session, .. }) = &self.what else { continue };
             let (meter, version) = (&*of.meter.name, &*of.meter.version);
             let (name, unit, tags, instrument) = (&*of.name, &*of.unit, &*key.1, of.id);
-            use crate::metrics::state::Kind::{ObservableCounter, ObservableUpDownCounter};
+            use crate::metrics::state::InstrumentKind::{
+                ObservableCounter, ObservableUpDownCounter,
+            };
             match of.kind {
                 ObservableCounter => self.to.emit(&events::CounterRateValuePublished {
                     session,
@@ -305,11 +317,16 @@ impl Report {
     }
 
     /// The last value of a series. `None`: the client wants no more series.
-    fn admit(&mut self, of: &Instrument, tags: &Arc<str>, value: &Value) -> Option<&mut Last> {
+    fn admit(
+        &mut self,
+        of: &Instrument,
+        tags: &Arc<str>,
+        value: &InstrumentValue,
+    ) -> Option<&mut LastValue> {
         let key = (of.id, Arc::clone(tags));
         if !self.last.contains_key(&key) {
-            let is_histogram = matches!(value, Value::Histogram { .. });
-            if let What::Meters(arguments) = &self.what {
+            let is_histogram = matches!(value, InstrumentValue::Histogram { .. });
+            if let ReportSelection::Meters(arguments) = &self.what {
                 let Arguments { session, max_series, max_histograms, .. } = arguments;
                 if self.last.len() >= *max_series {
                     if !std::mem::replace(&mut self.has_said_too_many_series, true) {
@@ -326,8 +343,10 @@ impl Report {
             }
             self.histograms += usize::from(is_histogram);
             let new = match value {
-                Value::Histogram { .. } => Last::Histogram { counts: Counts::new(), sum: 0.0 },
-                _ => Last::New,
+                InstrumentValue::Histogram { .. } => {
+                    LastValue::Histogram { counts: Counts::new(), sum: 0.0 }
+                }
+                _ => LastValue::New,
             };
             self.last.insert(key.clone(), new);
         }
@@ -335,12 +354,23 @@ impl Report {
     }
 
     /// Reports a value as an EventCounter.
-    fn count(&self, of: &Instrument, tags: &str, value: &Value, before: &Last, seconds: f32) {
+    fn count(
+        &self,
+        of: &Instrument,
+        tags: &str,
+        value: &InstrumentValue,
+        before: &LastValue,
+        seconds: f32,
+    ) {
         let Some(types) = types_of(&of.meter.name) else { return };
         let value = match value {
-            Value::Counter(now) => Measured::Sum { increment: before.increase(*now).to_f64() },
-            Value::UpDownCounter(now) | Value::Gauge(now) => Measured::of(now.to_f64()),
-            Value::Histogram { .. } => {
+            InstrumentValue::Counter(now) => {
+                Measured::Sum { increment: before.increase(*now).to_f64() }
+            }
+            InstrumentValue::UpDownCounter(now) | InstrumentValue::Gauge(now) => {
+                Measured::of(now.to_f64())
+            }
+            InstrumentValue::Histogram { .. } => {
                 let (distribution, sum) = before.distribution(value);
                 let count = distribution.count;
                 let mean = if count == 0 { 0.0 } else { sum / count as f64 };
@@ -368,21 +398,21 @@ impl Report {
 }
 
 /// The types of a meter's EventCounters.
-fn types_of(meter: &str) -> Option<Types> {
+fn types_of(meter: &str) -> Option<MeterEventTypes> {
     if let Some(types) = state(&mut lock()).event_counters.get(meter) {
         return *types;
     }
-    let types = Types::new(meter);
+    let types = MeterEventTypes::new(meter);
     *state(&mut lock()).event_counters.entry(meter.to_owned()).or_insert(types)
 }
 
-impl Last {
-    fn of(value: &Value) -> Self {
+impl LastValue {
+    fn of(value: &InstrumentValue) -> Self {
         match value {
-            Value::Counter(number) | Value::UpDownCounter(number) | Value::Gauge(number) => {
-                Self::Number(*number)
-            }
-            Value::Histogram { counts, sum } => {
+            InstrumentValue::Counter(number)
+            | InstrumentValue::UpDownCounter(number)
+            | InstrumentValue::Gauge(number) => Self::Number(*number),
+            InstrumentValue::Histogram { counts, sum } => {
                 Self::Histogram { counts: counts.clone(), sum: *sum }
             }
         }
@@ -397,18 +427,26 @@ impl Last {
     }
 
     /// The values of a histogram since then, and their sum.
-    fn distribution(&self, value: &Value) -> (Distribution, f64) {
+    fn distribution(&self, value: &InstrumentValue) -> (Distribution, f64) {
         match (self, value) {
-            (Self::Histogram { counts, sum }, Value::Histogram { counts: now, sum: new }) => {
-                (Distribution::between(counts, now), new - sum)
-            }
+            (
+                Self::Histogram { counts, sum },
+                InstrumentValue::Histogram { counts: now, sum: new },
+            ) => (Distribution::between(counts, now), new - sum),
             _ => (Distribution::default(), 0.0),
         }
     }
 }
 
 /// Reports a value as .NET's meters do.
-fn publish(to: &OnlyIn, session: &str, of: &Instrument, tags: &str, now: &Value, before: &Last) {
+fn publish(
+    to: &OnlyIn,
+    session: &str,
+    of: &Instrument,
+    tags: &str,
+    now: &InstrumentValue,
+    before: &LastValue,
+) {
     let (meter, version) = (&*of.meter.name, &*of.meter.version);
     let (name, unit, instrument) = (&*of.name, &*of.unit, of.id);
     /// Emits an event with the fields that say which instrument it is about, and with these.
@@ -420,19 +458,19 @@ fn publish(to: &OnlyIn, session: &str, of: &Instrument, tags: &str, now: &Value,
         };
     }
     match now {
-        Value::Counter(now) => {
+        InstrumentValue::Counter(now) => {
             let (rate, value) = (&*before.increase(*now).to_string(), &*now.to_string());
             emit!(CounterRateValuePublished { rate, value });
         }
-        Value::UpDownCounter(now) => {
+        InstrumentValue::UpDownCounter(now) => {
             let (rate, value) = (&*before.increase(*now).to_string(), &*now.to_string());
             emit!(UpDownCounterRateValuePublished { rate, value });
         }
-        Value::Gauge(now) => {
+        InstrumentValue::Gauge(now) => {
             let last = &*now.to_string();
             emit!(GaugeValuePublished { last });
         }
-        Value::Histogram { .. } => {
+        InstrumentValue::Histogram { .. } => {
             let (distribution, sum) = before.distribution(now);
             let quantile = |quantile| {
                 let value = Number::Float(distribution.quantile(quantile)?);

@@ -4,12 +4,12 @@ use std::{borrow::Cow, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use nettrace_format::redact::Redaction;
 
-use super::request::{Request, short};
+use super::request::{DumpRequest, short};
 use crate::{
     panics::AfterPanic,
     process::{generation, reserved},
     protocol::clock::Stopwatch,
-    session::redactions::{OF_PANIC, OfPanic, names_of_panic},
+    session::redactions::{PANIC_FIELDS, PanicFields, names_of_panic},
     shared::{
         channel::{self, Sender},
         locks,
@@ -29,12 +29,12 @@ const PANIC_PATIENCE: Duration = Duration::from_secs(2);
 /// can go wherever there is something to watch.
 #[derive(Clone, Debug)]
 pub struct Trigger {
-    control: Option<Arc<Control>>,
+    control: Option<Arc<TriggerControl>>,
     name: Arc<str>,
 }
 
 impl Trigger {
-    pub(crate) fn new(control: Option<Arc<Control>>, name: &str) -> Self {
+    pub(crate) fn new(control: Option<Arc<TriggerControl>>, name: &str) -> Self {
         Self { control, name: short(name).into() }
     }
 
@@ -80,28 +80,28 @@ pub struct DumpCounts {
 }
 
 /// The triggers of a session that records.
-pub(crate) struct Control {
+pub(crate) struct TriggerControl {
     /// Of the process that has the thread, and not of one that was forked from it.
     generation: u32,
     every: Duration,
     /// Taken when the session ends.
-    requests: Mutex<Option<Sender<Request>>>,
+    requests: Mutex<Option<Sender<DumpRequest>>>,
     rates: Mutex<Vec<(String, Stopwatch)>>,
     counts: Mutex<DumpCounts>,
     /// For what this crate says of panics.
     redaction: Mutex<Option<Redaction>>,
 }
 
-impl fmt::Debug for Control {
+impl fmt::Debug for TriggerControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Control").field("every", &self.every).finish_non_exhaustive()
     }
 }
 
-impl Control {
+impl TriggerControl {
     pub(super) fn new(
         every: Duration,
-        requests: Sender<Request>,
+        requests: Sender<DumpRequest>,
         redaction: Option<Redaction>,
     ) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Control {
             self.counts.lock().left_out += 1;
             return false;
         }
-        let request = Request::new(name, key_values, is_urgent, done);
+        let request = DumpRequest::new(name, key_values, is_urgent, done);
         let requests = self.requests.lock();
         let is_sent = requests
             .as_ref()
@@ -174,9 +174,9 @@ impl Control {
     }
 }
 
-impl Control {
+impl TriggerControl {
     /// What a key-value tells of a panic.
-    fn redacted<'a>(&self, of: &OfPanic, value: &'a str) -> Cow<'a, str> {
+    fn redacted<'a>(&self, of: &PanicFields, value: &'a str) -> Cow<'a, str> {
         let mut redaction = self.redaction.lock();
         let Some(redaction) = redaction.as_mut() else { return value.into() };
         let hides = names_of_panic(of).find(|name| redaction.hides(name));
@@ -184,14 +184,14 @@ impl Control {
     }
 }
 
-impl AfterPanic for Control {
+impl AfterPanic for TriggerControl {
     fn panicked(&self, message: &str, place: &str, ends_process: bool) {
         // In the child of a fork, a thread that is not there may hold any of the locks.
         if self.generation != generation() {
             return;
         }
         let (done, is_done) = channel::bounded(1);
-        let [of_message, of_place] = &OF_PANIC;
+        let [of_message, of_place] = &PANIC_FIELDS;
         let (message, place) = (self.redacted(of_message, message), self.redacted(of_place, place));
         let key_values = [(of_message.0, &*message), (of_place.0, &*place)];
         let done = ends_process.then_some(done);
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn the_end_has_a_rate_of_its_own_whatever_came_before() {
         let (requests, _inbox) = channel::bounded(1);
-        let control = Control::new(Duration::from_secs(3_600), requests, None);
+        let control = TriggerControl::new(Duration::from_secs(3_600), requests, None);
         for number in 0..MOST_NAMES {
             assert!(control.is_due(&number.to_string()));
         }

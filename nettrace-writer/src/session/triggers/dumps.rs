@@ -10,17 +10,17 @@ use std::{
 };
 
 use super::{
-    control::Control,
-    request::{Owed, Request},
+    control::TriggerControl,
+    request::{DumpRequest, OwedDump},
 };
 use crate::{
     protocol::clock::Stopwatch,
     session::{
-        low_memory::{self, Pressure, Short},
+        low_memory::{self, MemoryPressure, MemoryShortage},
         recorder::Recorder,
     },
     shared::{
-        channel::{Missing, Receiver},
+        channel::{Receiver, RecvError},
         error::Error,
     },
     sink::{
@@ -35,11 +35,11 @@ const MOST_OF_NAME: usize = 48;
 const MOST_TAKEN: u32 = 10_000;
 
 /// The dumps of a session, as their thread writes them.
-pub(super) struct Dumps {
+pub(super) struct DumpWriter {
     pub(super) recorder: Recorder,
     /// Looked at now and then.
-    pub(super) pressure: Option<Pressure>,
-    pub(super) control: Arc<Control>,
+    pub(super) pressure: Option<MemoryPressure>,
+    pub(super) control: Arc<TriggerControl>,
     pub(super) folder: PathBuf,
     pub(super) stem: OsString,
     pub(super) after: Duration,
@@ -49,16 +49,16 @@ pub(super) struct Dumps {
     pub(super) number: u32,
 }
 
-impl Dumps {
-    pub(super) fn run(&mut self, inbox: &Receiver<Request>) {
+impl DumpWriter {
+    pub(super) fn run(&mut self, inbox: &Receiver<DumpRequest>) {
         while let Ok(first) = self.next(inbox) {
-            let mut owed = Owed::default();
+            let mut owed = OwedDump::default();
             owed.add(first);
             let since = Stopwatch::start();
             while !owed.is_urgent {
                 match inbox.recv_timeout(self.after.saturating_sub(since.elapsed())) {
                     Ok(next) => owed.add(next),
-                    Err(Missing::Late | Missing::Gone) => break,
+                    Err(RecvError::Late | RecvError::Gone) => break,
                 }
             }
             self.write(&owed);
@@ -66,24 +66,26 @@ impl Dumps {
     }
 
     /// The next trigger. Looks meanwhile whether memory is short.
-    fn next(&mut self, inbox: &Receiver<Request>) -> Result<Request, Missing> {
+    fn next(&mut self, inbox: &Receiver<DumpRequest>) -> Result<DumpRequest, RecvError> {
         let Some(pressure) = &mut self.pressure else { return inbox.recv() };
         loop {
             match inbox.recv_timeout(low_memory::INTERVAL) {
-                Err(Missing::Late) => {}
+                Err(RecvError::Late) => {}
                 next => return next,
             }
             let (name, key, count) = match pressure.look() {
                 None => continue,
-                Some(Short::Waits(percent)) => ("low-memory", "memory.waits_percent", percent),
-                Some(Short::Out(times)) => ("out-of-memory", "memory.times_out", times),
+                Some(MemoryShortage::Waits(percent)) => {
+                    ("low-memory", "memory.waits_percent", percent)
+                }
+                Some(MemoryShortage::Out(times)) => ("out-of-memory", "memory.times_out", times),
             };
             self.control.ask(name, &[(key, &count.to_string())], false, None);
         }
     }
 
     /// Writes a dump for these triggers, and counts it.
-    fn write(&mut self, owed: &Owed) {
+    fn write(&mut self, owed: &OwedDump) {
         let told = owed.told();
         let key_values: Vec<_> = told.iter().map(|(key, value)| (&**key, &**value)).collect();
         let written = self.write_file(owed.name(), &key_values);

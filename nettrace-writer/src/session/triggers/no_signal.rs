@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::control::Control;
+use super::control::TriggerControl;
 use crate::shared::error::Error;
 
 /// No thread waits for signals.
 #[derive(Debug)]
-pub(super) enum OnSignal {}
+pub(super) enum SignalThread {}
 
-impl OnSignal {
-    pub(super) fn start(_: &[i32], _: &Arc<Control>) -> Result<Option<Self>, Error> {
+impl SignalThread {
+    pub(super) fn start(_: &[i32], _: &Arc<TriggerControl>) -> Result<Option<Self>, Error> {
         Ok(None)
     }
 }

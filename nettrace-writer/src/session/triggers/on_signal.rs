@@ -11,7 +11,7 @@ use signal_hook::{
     low_level::signal_name,
 };
 
-use super::control::Control;
+use super::control::TriggerControl;
 use crate::{flusher::OwnThread, shared::error::Error};
 
 /// Signals that a program can take over without staying alive when it should end, or going on after
@@ -26,11 +26,14 @@ fn is_free(signal: i32) -> bool {
 
 /// A thread that waits for signals, until this is dropped.
 #[derive(Debug)]
-pub(super) struct OnSignal(Handle);
+pub(super) struct SignalThread(Handle);
 
-impl OnSignal {
+impl SignalThread {
     /// `None`: there are none to wait for.
-    pub(super) fn start(signals: &[i32], control: &Arc<Control>) -> Result<Option<Self>, Error> {
+    pub(super) fn start(
+        signals: &[i32],
+        control: &Arc<TriggerControl>,
+    ) -> Result<Option<Self>, Error> {
         let Some(first) = signals.first() else { return Ok(None) };
         if let Some(&signal) = signals.iter().find(|signal| !is_free(**signal)) {
             let words = "use SIGUSR1, SIGUSR2, SIGHUP, SIGQUIT or a real-time signal";
@@ -52,7 +55,7 @@ impl OnSignal {
     }
 }
 
-impl Drop for OnSignal {
+impl Drop for SignalThread {
     fn drop(&mut self) {
         self.0.close();
     }

@@ -11,7 +11,7 @@ const MOST_TOLD: usize = 64 << 10;
 const MOST_OF_NAME: usize = 1 << 10;
 
 /// A trigger that a dump is owed to.
-pub(super) struct Request {
+pub(super) struct DumpRequest {
     name: String,
     key_values: Vec<(String, String)>,
     /// How many key-values have no room.
@@ -22,7 +22,7 @@ pub(super) struct Request {
     done: Option<Sender<()>>,
 }
 
-impl Request {
+impl DumpRequest {
     pub(super) fn new(
         name: &str,
         key_values: &[(&str, &str)],
@@ -50,7 +50,7 @@ pub(super) fn short(name: &str) -> &str {
 
 /// The triggers of one dump.
 #[derive(Default)]
-pub(super) struct Owed {
+pub(super) struct OwedDump {
     names: Vec<String>,
     key_values: Vec<(String, String)>,
     bytes: usize,
@@ -63,9 +63,9 @@ pub(super) struct Owed {
     waiting: Vec<Sender<()>>,
 }
 
-impl Owed {
-    pub(super) fn add(&mut self, request: Request) {
-        let Request { name, key_values, left_out, is_urgent, done } = request;
+impl OwedDump {
+    pub(super) fn add(&mut self, request: DumpRequest) {
+        let DumpRequest { name, key_values, left_out, is_urgent, done } = request;
         self.is_urgent |= is_urgent;
         self.waiting.extend(done);
         self.left_out += left_out;
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn what_a_dump_tells_has_a_bound() {
         let huge = "é".repeat(MOST_TOLD);
-        let mut owed = Owed::default();
-        owed.add(Request::new(
+        let mut owed = OwedDump::default();
+        owed.add(DumpRequest::new(
             &huge,
             &[("before", "1"), ("huge", &huge), ("after", "2")],
             false,
@@ -112,7 +112,7 @@ mod tests {
         ));
         assert_eq!(owed.name().len(), MOST_OF_NAME);
         for number in 0..100_000_u64 {
-            owed.add(Request::new("x", &[("number", &number.to_string())], number == 7, None));
+            owed.add(DumpRequest::new("x", &[("number", &number.to_string())], number == 7, None));
         }
         assert!(owed.is_urgent && owed.bytes <= MOST_TOLD);
         let (kept, more) = (owed.names.len() as u64, owed.more);

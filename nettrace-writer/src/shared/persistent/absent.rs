@@ -4,7 +4,7 @@ use std::{io, path::Path, ptr::NonNull};
 
 use nettrace_event::EventSchema;
 
-use super::{Nobody, Recovered};
+use super::{Recovered, UnattributedCounter};
 use crate::{
     process::thread::ThreadRef,
     protocol::pool::{Layout, Pool},
@@ -65,7 +65,7 @@ impl Persistent {
         match *self {}
     }
 
-    pub(crate) fn set_attempted(&self, _: Nobody, _: u64) {
+    pub(crate) fn set_attempted(&self, _: UnattributedCounter, _: u64) {
         match *self {}
     }
 

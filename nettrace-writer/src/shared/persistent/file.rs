@@ -8,7 +8,7 @@ use nettrace_format::{
     v6,
 };
 
-use super::{Nobody, Recovered, owner, shared_file::SharedFile};
+use super::{Recovered, UnattributedCounter, owner, shared_file::SharedFile};
 use crate::{
     process::thread::ThreadRef,
     protocol::{
@@ -32,7 +32,7 @@ const _: () = {
     assert!(size_of::<ThreadBuffer>() <= slot::STATE && slot::SIZE % align_of::<Record>() == 0);
     assert!(slot::AT % slot::SIZE == 0 && slot::AT % PAGE == 0 && types::AT % PAGE == 0);
     assert!(size_of::<ChunkHeader>() == chunk::SIZE);
-    assert!(slot::FIRST == Nobody::ALL.len() as u32);
+    assert!(slot::FIRST == UnattributedCounter::ALL.len() as u32);
     let [pos, own, nested, start, before] = Record::PLACES;
     assert!(pos == slot::POS && own == slot::OWN && nested == slot::NESTED);
     assert!(start == slot::START && before == slot::BEFORE);
@@ -137,7 +137,7 @@ impl Persistent {
             front.word(at).store(value, Ordering::Relaxed);
         }
         front.write(superblock::BOOT, &owner::boot());
-        for nobody in Nobody::ALL {
+        for nobody in UnattributedCounter::ALL {
             self.describe(nobody.slot(), 0, nobody.name(), &[]);
             self.slot_is_used(nobody.slot());
         }
@@ -303,7 +303,7 @@ impl Persistent {
     }
 
     /// Notes how many events something has lost that is no thread.
-    pub(crate) fn set_attempted(&self, nobody: Nobody, attempted: u64) {
+    pub(crate) fn set_attempted(&self, nobody: UnattributedCounter, attempted: u64) {
         // Several threads may note it.
         self.front.word(at(nobody.slot()) + slot::OWN).fetch_max(attempted, Ordering::Relaxed);
     }

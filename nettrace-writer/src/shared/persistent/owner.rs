@@ -16,7 +16,7 @@ use rustix::{
 
 use super::{
     Recovered,
-    left::{self, Found},
+    leftover::{self, Leftover},
     shared_file::is_at,
 };
 use crate::{
@@ -93,15 +93,15 @@ fn make_way_or_fail(path: &Path, to: Option<&Path>) -> io::Result<Option<Recover
         // Its process was killed while it made it.
         return remove(path);
     }
-    let recovered = match left::recover(&old, to) {
+    let recovered = match leftover::recover(&old, to) {
         // What a process leaves that died at once must not replace what is worth more.
-        Ok(Found::Nothing) => return remove(path),
-        Ok(Found::All(recovered)) => {
+        Ok(Leftover::Nothing) => return remove(path),
+        Ok(Leftover::All(recovered)) => {
             fs::remove_file(path)?;
             return Ok(Some(recovered));
         }
-        Ok(Found::Part(recovered)) => Some(recovered),
-        Ok(Found::Something) => None,
+        Ok(Leftover::Part(recovered)) => Some(recovered),
+        Ok(Leftover::Something) => None,
         Err(error) => to.map(|to| Recovered {
             path: to.to_owned(),
             events: 0,

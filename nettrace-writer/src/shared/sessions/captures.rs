@@ -104,12 +104,12 @@ pub(super) struct Captures {
     slot: Option<u32>,
     /// Held while one begins. The next one must not begin before the watchers know of the first.
     beginning: Arc<Mutex<()>>,
-    stores: BTreeMap<u32, Within>,
+    stores: BTreeMap<u32, EnclosingCapture>,
 }
 
 /// A capture, and the one around it on its thread, which gets the same events. 0: none.
 #[derive(Debug)]
-struct Within {
+struct EnclosingCapture {
     store: Arc<Store>,
     outer: u32,
 }
@@ -148,7 +148,7 @@ pub(crate) fn begin(attach: fn(), store: &Arc<Store>, outer: u32) -> Result<u32,
             stores.contains_key(&number)
         } {}
         LAST.store(number, Ordering::Relaxed);
-        stores.insert(number, Within { store: Arc::clone(store), outer });
+        stores.insert(number, EnclosingCapture { store: Arc::clone(store), outer });
         Ok((number, is_first))
     });
     let (number, is_first) = begun.unwrap_or(Err(Error::InSignalHandler))?;
@@ -164,7 +164,7 @@ pub(crate) fn end(number: u32) {
         let mut table = table().lock();
         let stores = &mut table.captures.stores;
         let ended = stores.remove(&number);
-        if let Some(Within { outer, .. }) = ended {
+        if let Some(EnclosingCapture { outer, .. }) = ended {
             // Those within it are now within the one around it.
             let inner = stores.values_mut().filter(|within| within.outer == number);
             inner.for_each(|within| within.outer = outer);
@@ -215,7 +215,7 @@ pub(crate) fn push(mut number: u32, event: Emitted) {
     let mut stores = Vec::new();
     {
         let table = table().lock();
-        while let Some(Within { store, outer }) = table.captures.stores.get(&number) {
+        while let Some(EnclosingCapture { store, outer }) = table.captures.stores.get(&number) {
             stores.push(Arc::clone(store));
             number = *outer;
         }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The noted events of one type.
-struct Entry {
+struct NotedEvents {
     /// Null at first, then set once: types are never removed.
     ty: AtomicPtr<EventType>,
     count: AtomicU64,
@@ -29,8 +29,9 @@ struct Entry {
 /// handler.
 const ENTRIES: usize = 64;
 
-static MISSED: [Entry; ENTRIES] =
-    [const { Entry { ty: AtomicPtr::new(ptr::null_mut()), count: AtomicU64::new(0) } }; ENTRIES];
+static MISSED: [NotedEvents; ENTRIES] =
+    [const { NotedEvents { ty: AtomicPtr::new(ptr::null_mut()), count: AtomicU64::new(0) } };
+        ENTRIES];
 /// How many events are noted in all.
 static PENDING: AtomicU64 = AtomicU64::new(0);
 

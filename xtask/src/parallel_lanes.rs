@@ -14,7 +14,7 @@ use crate::{ci::Lane, step::Tally, workspace::Workspace};
 
 /// Lanes that are running.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct ParallelLanes {
     names: Vec<&'static str>,
     child: Child,
     log: PathBuf,
@@ -23,7 +23,7 @@ pub(crate) struct Beside {
 
 /// Lanes that have ended.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct FinishedLanes {
     pub(crate) names: String,
     pub(crate) has_passed: bool,
     pub(crate) time: Duration,
@@ -33,7 +33,7 @@ pub(crate) struct Done {
     pub(crate) tally: Tally,
 }
 
-impl Beside {
+impl ParallelLanes {
     /// Starts the lanes of a row.
     pub(crate) fn start(workspace: &Workspace, lanes: &[&Lane]) -> Result<Self> {
         let names: Vec<_> = lanes.iter().map(|lane| lane.name).collect();
@@ -53,11 +53,11 @@ impl Beside {
     }
 
     /// Waits for the lanes.
-    pub(crate) fn wait(mut self) -> Result<Done> {
+    pub(crate) fn wait(mut self) -> Result<FinishedLanes> {
         let status = self.child.wait()?;
         // A test may print anything, so replace what is not UTF-8.
         let text = String::from_utf8_lossy(&fs::read(&self.log)?).into_owned();
-        Ok(Done {
+        Ok(FinishedLanes {
             names: self.names.join(", "),
             has_passed: status.success(),
             time: self.start.elapsed(),

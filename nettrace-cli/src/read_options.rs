@@ -4,7 +4,7 @@ use nettrace_reader::{Dialect, Options};
 
 /// How traces are read: limits on memory, for untrusted sources, the dialect, the clocks.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Limits {
+pub(crate) struct ReadOptions {
     /// Limit on the memory for events that wait to be sorted, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024, global = true)]
     sort_limit: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Limits {
     pub(crate) is_file: bool,
 }
 
-impl Limits {
+impl ReadOptions {
     /// The limit on definitions, in bytes.
     pub(crate) fn definitions(self) -> usize {
         self.definitions_limit.saturating_mul(1 << 20)

@@ -22,7 +22,7 @@ const STREAM_HEADER: usize = 20;
 const PIECE: usize = 64 << 10;
 
 /// What a process has left.
-pub(super) enum Found {
+pub(super) enum Leftover {
     /// Nothing that its own trace has not.
     Nothing,
     /// Something, and no trace was asked for.
@@ -34,24 +34,24 @@ pub(super) enum Found {
 }
 
 /// Makes a trace in a new file, unless there is nothing.
-pub(super) fn recover(old: &File, to: Option<&Path>) -> io::Result<Found> {
+pub(super) fn recover(old: &File, to: Option<&Path>) -> io::Result<Leftover> {
     let bytes = bytes_of(old)?;
     let recorder = Recorder::open(&bytes).map_err(io::Error::other)?;
     if !recorder.has_events() {
-        return Ok(Found::Nothing);
+        return Ok(Leftover::Nothing);
     }
-    let Some(to) = to else { return Ok(Found::Something) };
+    let Some(to) = to else { return Ok(Leftover::Something) };
     let trace = recorder.trace_path().map(|path| Path::new(std::ffi::OsStr::from_bytes(path)));
     let seen = trace.map(|path| seen(&recorder, path));
     let it = recorder.recover(seen.as_ref()).map_err(io::Error::other)?;
     let is_whole = it.damaged + it.without_type == 0;
     if it.events + it.lost == 0 && is_whole {
-        return Ok(Found::Nothing);
+        return Ok(Leftover::Nothing);
     }
     write(&it.stream, to)?;
     let error = (!is_whole).then(|| "the recorder file is damaged, and events are missing".into());
     let found = super::Recovered { path: to.to_owned(), events: it.events, lost: it.lost, error };
-    Ok(if is_whole { Found::All(found) } else { Found::Part(found) })
+    Ok(if is_whole { Leftover::All(found) } else { Leftover::Part(found) })
 }
 
 /// The bytes of a recorder file. Most of it is usually holes. These must take no memory here: it

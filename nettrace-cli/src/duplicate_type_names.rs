@@ -14,7 +14,7 @@ const ENTRY: usize = 128;
 
 /// The types that were met.
 #[derive(Debug, Default)]
-pub(crate) struct Namesakes {
+pub(crate) struct DuplicateTypeNames {
     /// By provider and name.
     types: HashMap<Box<str>, HashMap<Box<str>, Places>>,
     /// About how many bytes they take.
@@ -29,7 +29,7 @@ struct Places {
     differ: bool,
 }
 
-impl Namesakes {
+impl DuplicateTypeNames {
     /// The place of a type, from when on a type with its name and another place is known.
     pub(crate) fn place(&mut self, metadata: &Metadata) -> Option<&str> {
         let is_full = self.size >= MOST_BYTES;
@@ -65,11 +65,11 @@ impl Namesakes {
 
 #[cfg(test)]
 mod tests {
-    use super::{ENTRY, MOST_BYTES, Metadata, Namesakes};
+    use super::{DuplicateTypeNames, ENTRY, MOST_BYTES, Metadata};
 
     #[test]
     fn types_without_end_take_bounded_memory() {
-        let mut namesakes = Namesakes::default();
+        let mut namesakes = DuplicateTypeNames::default();
         let mut ty = Metadata::default();
         for id in 0..1_000 {
             ty.name = format!("{id}{}", "x".repeat(60_000));
