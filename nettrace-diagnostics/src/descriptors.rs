@@ -8,8 +8,8 @@
 //! Invariant:
 //!
 //! - D1: A descriptor in [`DESCRIPTORS`] belongs to a value that a [`ClosedInChild`] accompanies.
-//! In a child nothing drops such a value: either its thread does not exist there, or it is in a
-//! [`Handle`](crate::handle::Handle), which the server's thread also holds and so keeps alive.
+//!   In a child nothing drops such a value: either its thread does not exist there, or it is in a
+//!   [`Handle`](crate::handle::Handle), which the server's thread also holds and so keeps alive.
 #![allow(unsafe_code, reason = "D1")]
 
 use std::os::fd::{AsRawFd, RawFd};

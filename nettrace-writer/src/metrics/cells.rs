@@ -12,9 +12,9 @@
 //! What the orderings rely on:
 //!
 //! - A thread takes a node by an acquire that pairs with the release of the thread before. So it
-//! sees that thread's last stores, and adds to them. - A node, and a page of cells, is published by
-//! a release and found by an acquire ([`ForkSafeOnce`]). So whoever finds it finds zeros, or what
-//! was added since.
+//!   sees that thread's last stores, and adds to them.
+//! - A node, and a page of cells, is published by a release and found by an acquire
+//!   ([`ForkSafeOnce`]). A reader that finds it finds zeros, or what was added since.
 //! - All else is relaxed. A reader that knows by any means that an increment has happened sees it,
 //!   because a load cannot return an older value than one that happened before it.
 //!
