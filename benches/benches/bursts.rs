@@ -1,5 +1,5 @@
-//! What costs where nothing is warm: the first session of a process and its first events, and a
-//! burst after the session has been idle.
+//! The cost of events where nothing is warm: the first session of a process and its first events,
+//! and a burst after the session has been idle.
 //!
 //! Each burst has a floor of as many records under the same conditions. The floor of a session's
 //! start, and of its end, is a thread that begins and ends. The ratio is that of medians. The sink

@@ -1,5 +1,5 @@
-//! What an increment of a counter costs its thread, over the floor: the same addition to an atomic
-//! of its own, by a load and a store. Beside it, an atomic that threads share.
+//! The cost of an increment of a counter to its thread, over the floor: the same addition to an
+//! atomic of its own, by a load and a store. Beside it, an atomic that threads share.
 //!
 //! In `counter_add_one` the number is the constant 1, as in most programs. Elsewhere the compiler
 //! does not know it. Recent processors forward what an addition of a constant has stored to the

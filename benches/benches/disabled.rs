@@ -1,5 +1,5 @@
-//! What an emit, a traced call and a scope of labels cost while nobody listens: in instructions,
-//! and in time beside an empty loop.
+//! The cost of an emit, a traced call and a scope of labels while no session listens: in
+//! instructions, and in time beside an empty loop.
 
 use std::{hint::black_box, process::ExitCode, time::Instant};
 

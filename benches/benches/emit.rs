@@ -1,4 +1,4 @@
-//! What an emit takes while a session records, by criterion.
+//! The time of an emit while a session records, by criterion.
 //!
 //! This serves to compare two states of the code on one machine (`--save-baseline`, `--baseline`).
 //! For figures that carry over to another run, see the benchmark `paired`.

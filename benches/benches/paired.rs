@@ -1,4 +1,4 @@
-//! What an emit costs its thread while a session records and flushes, over the floor.
+//! The cost of an emit to its thread while a session records and flushes, over the floor.
 //!
 //! Floor and subject take turns in small pieces, so that whatever else the machine does meets both.
 //! Each pair of pieces gives one ratio. The results are the median of all ratios, and under the

@@ -1,6 +1,6 @@
-//! How fast a trace is read, beside the reference reader's `summary` of the same file. The start-up
-//! time of the reference reader is subtracted. A ratio is its time divided by ours: how many times
-//! as fast we are.
+//! The speed of reading a trace, beside the reference reader's `summary` of the same file. The
+//! start-up time of the reference reader is subtracted. A ratio is its time divided by ours: how
+//! many times as fast we are.
 
 use std::{
     fs::{self, File},

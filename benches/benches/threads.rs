@@ -1,4 +1,4 @@
-//! What many threads cost: events on each of them, their start and end, and their idleness.
+//! The cost of many threads: events on each of them, their start and end, and their idleness.
 
 use std::{
     hint::black_box,

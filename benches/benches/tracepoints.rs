@@ -1,4 +1,4 @@
-//! What an event costs that goes to a tracepoint, beside a bare `writev` of the same bytes to the
+//! The cost of an event that goes to a tracepoint, beside a bare `writev` of the same bytes to the
 //! same descriptor.
 //!
 //! Few kernels have user_events, so the program writes to plain descriptors. `/dev/null` does as

@@ -1,4 +1,4 @@
-//! What an event and a span of `tracing` cost their thread, by who records them, over the floor.
+//! The cost of an event and a span of `tracing` to their thread, by recorder, over the floor.
 //!
 //! A process has one global subscriber, as a service has. So each is measured in a process of its
 //! own, where floor and subject take turns in small pieces. The results are the medians of the

@@ -1,5 +1,5 @@
-//! How fast a trace is converted for each viewer and to a report, beside reading it alone. A ratio
-//! is the time of the conversion divided by that of reading: how many times as long it takes.
+//! The speed of converting a trace for each viewer and to a report, beside reading it alone. A
+//! ratio is the time of the conversion divided by that of reading: how many times as long it takes.
 //!
 //! The traces lie in memory, and the results are counted and dropped, all on one thread.
 

@@ -1,4 +1,4 @@
-//! What the system says about memory. Only Linux answers.
+//! Memory figures of the system. Only Linux answers.
 
 use std::{fs, path::Path};
 

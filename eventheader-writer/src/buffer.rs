@@ -52,7 +52,7 @@ pub(crate) struct Buffer<'a> {
     fill: Fill,
 }
 
-/// How full a buffer is.
+/// The fill level of a buffer.
 #[derive(Clone, Copy, Debug)]
 struct Fill {
     len: usize,

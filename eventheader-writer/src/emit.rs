@@ -227,7 +227,7 @@ pub fn emit_lazy<T: TraceEvent>(event: impl FnOnce() -> T) {
     }
 }
 
-/// What to do with an event larger than [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES).
+/// The handling of an event larger than [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES).
 ///
 /// ```
 /// use eventheader_writer::{Emit, OnTooLarge, counters, on_too_large};

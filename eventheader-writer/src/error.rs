@@ -36,7 +36,7 @@ pub enum Error {
         what: &'static str,
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The reason for the refusal.
         problem: &'static str,
     },
     /// The event has a struct without fields, which the format cannot describe.

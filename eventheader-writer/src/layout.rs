@@ -145,7 +145,7 @@ pub mod extension {
     pub const CHAIN: u16 = 0x8000;
 }
 
-/// How a field's value is stored: the low five bits are one of these numbers, the others are flags.
+/// Encodings of a field's value: the low five bits are one of these numbers, the others are flags.
 pub mod encoding {
     /// A struct. Its members are the next fields, as many as the format byte states (1 to 127).
     pub const STRUCT: u8 = 1;
@@ -182,7 +182,7 @@ pub mod encoding {
     pub const HAS_FORMAT: u8 = 0x80;
 }
 
-/// How a decoder should present a value.
+/// Formats in which a decoder should present a value.
 pub mod format {
     /// The encoding's default.
     pub const DEFAULT: u8 = 0;

@@ -68,7 +68,7 @@ fn attributes(pairs: &Pairs, out: &mut Vec<u8>) -> Result<(), Error> {
     pairs.iter().try_for_each(|(key, value)| attribute(key, value, out))
 }
 
-/// How many values a field has.
+/// The number of values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arity {
     /// One.

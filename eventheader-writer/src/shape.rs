@@ -1,4 +1,4 @@
-//! How a tracepoint stores fields: encoding, format, and the form of an absent value.
+//! The storage of fields in a tracepoint: encoding, format, and the form of an absent value.
 //!
 #![doc = include_str!("../docs/shapes.md")]
 
@@ -6,7 +6,7 @@ use nettrace_event::{ArrayLayout, FieldFormat, FieldSchema, FieldType, StrEncodi
 
 use crate::layout::{encoding, format};
 
-/// How one value is stored.
+/// The storage of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A fixed number of bytes.
@@ -27,7 +27,7 @@ pub(crate) const SOCKET_ADDRESS: &[FieldSchema] = &[
     FieldSchema { format: FieldFormat::Port, ..FieldSchema::new("port", FieldType::U16) },
 ];
 
-/// How a value of this type is stored with this format.
+/// The storage of a value of this type in this format.
 pub(crate) const fn of(ty: &'static FieldType, wanted: FieldFormat) -> Shape {
     use {FieldFormat as F, FieldType as T, encoding::*, format::*};
     match *ty {
@@ -100,7 +100,7 @@ pub(crate) enum Start {
     Own,
 }
 
-/// How an option of this type begins.
+/// The first bytes of an option of this type.
 pub(crate) const fn option_start(inner: &'static FieldType, wanted: FieldFormat) -> Start {
     if !check::has_null(inner, wanted) {
         return Start::Count;

@@ -1,5 +1,5 @@
-//! What the example programs share: where the trace goes, how the program ends, and how fast it
-//! emits.
+//! The common part of the example programs: where the trace goes, how the program ends, and how
+//! fast it emits.
 //!
 //! - `dirscan`: worker threads walk and hash real files, and emit an event for each.
 //! - `all_types`: emits every type that a field can have, with known values ([`types`]).

@@ -1,4 +1,4 @@
-//! How a program ends: numbers on the last line, errors on standard error, and an exit code.
+//! The end of a program: numbers on the last line, errors on standard error, and an exit code.
 
 use std::{
     error::Error,

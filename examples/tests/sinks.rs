@@ -1,4 +1,4 @@
-//! What remains if the disk is full, the reader goes away, or the reader is slow: a trace that
+//! The remains if the disk is full, the reader goes away, or the reader is slow: a trace that
 //! opens, exact counts, and an error that says what happened.
 #![cfg(unix)]
 

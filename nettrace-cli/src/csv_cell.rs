@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::spelling::OneLine;
 
-/// What a spreadsheet takes for the beginning of a formula, also in the wide forms that it takes
-/// for the narrow ones in some languages. Tabs and line ends are escaped before.
+/// Characters that a spreadsheet takes for the beginning of a formula, also in the wide forms that
+/// it takes for the narrow ones in some languages. Tabs and line ends are escaped before.
 const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 
 /// A text as a cell: in one line, in quotes where RFC 4180 wants them, and behind an apostrophe if

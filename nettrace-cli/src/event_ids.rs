@@ -50,7 +50,7 @@ impl<'a> From<&'a Metadata> for IdRequest<'a> {
     }
 }
 
-/// Which types may have one id: those of one name with the same fields, and of them …
+/// The types that may have one id: those of one name with the same fields, and of them …
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
     /// … all, as in versions 4 and 5.

@@ -54,10 +54,10 @@ pub(crate) enum Failure {
     /// A conversion lacks so many things that the target has a place for. They were listed.
     #[error("{0} events or values could not be converted; the result has everything else")]
     Missing(u64),
-    /// What is no recorder file, or cannot be read as one.
+    /// An input that is no recorder file, or cannot be read as one.
     #[error(transparent)]
     Recorder(#[from] RecorderError),
-    /// What `recover` is given needs no recovery.
+    /// An input of `recover` that needs no recovery.
     #[error("{0}")]
     Recover(String),
     /// The process of a recorder file still runs.
@@ -66,7 +66,7 @@ pub(crate) enum Failure {
          `nettrace info` shows what is in it now{1}"
     )]
     Runs(u32, String),
-    /// What of a recorder file is not in the result.
+    /// Parts of a recorder file that are not in the result.
     #[error("{0}; the result has everything else")]
     NotRecovered(String),
     /// A limit on memory would be exceeded: by what, and the limit.
@@ -92,7 +92,7 @@ pub(crate) enum Failure {
     /// A file of schemas cannot be read: its name and the line.
     #[error("{0}")]
     Schema(String),
-    /// What was to be redacted is not there, or there is no key.
+    /// A target of redaction that is not there, or a missing key.
     #[error("{0}")]
     Redact(String),
     /// So many changes of schemas break what reads them. They were shown.

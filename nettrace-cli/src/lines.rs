@@ -13,7 +13,7 @@ pub(crate) struct Lines<'a, W> {
     out: &'a mut W,
     /// The current line. It goes to `out` in one piece, because small writes take longer.
     line: Vec<u8>,
-    /// How many more may be printed.
+    /// The number of lines that may still be printed.
     left: u64,
     /// With `--tail`: the last lines so far. The memory grows with N, not with the trace.
     last: Option<VecDeque<Vec<u8>>>,

@@ -29,7 +29,7 @@ pub(crate) use self::{
 
 use crate::{failure::Failure, spelling::OneLine, standard_error};
 
-/// How long all processes together may take to say what they are.
+/// Time for all processes together to state their names.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Which process to ask.
@@ -81,8 +81,8 @@ fn tell_unmatched(target: &Target, wanted: &[Wanted], live: &Live) -> io::Result
     unmatched(target, wanted, live).into_iter().try_for_each(|line| standard_error::say(Some(line)))
 }
 
-/// What is to be said of filters of a trace that select nothing. A process of .NET, or one that is
-/// older, does not know the question; then it is left open.
+/// Messages about filters of a trace that select nothing. A process of .NET, or one that is older,
+/// does not know the question; then it is left open.
 ///
 /// Counters are no events, so nothing is said if some are wanted.
 fn unmatched(target: &Target, wanted: &[Wanted], live: &Live) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// What a file begins with, what it is, and what to do.
+/// The first bytes of a file, its type, and advice.
 const KNOWN: [(&[u8], &str, &str); 13] = [
     (b"\x1f\x8b", "compressed by gzip", "unpack it first: gzip -dc FILE | nettrace … -"),
     (b"\x28\xb5\x2f\xfd", "compressed by zstd", "unpack it first: zstd -dc FILE | nettrace … -"),
@@ -25,10 +25,10 @@ const KNOWN: [(&[u8], &str, &str); 13] = [
 
 const READS: &str = "give this command the trace itself, NetTrace or Heph";
 
-/// How many bytes tell.
+/// The number of bytes that suffice to recognize a file.
 pub(crate) const LONGEST: usize = 8;
 
-/// What a file is that begins so, and what to do about it. `None`: it can be a trace, or is
+/// The type of a file that begins with these bytes, and advice. `None`: it can be a trace, or is
 /// unknown.
 pub(crate) fn tell(first: &[u8], file: &Path) -> Option<(&'static str, &'static str)> {
     if b"Nettrace".starts_with(first) || first == b"Nettrace" {

@@ -23,7 +23,8 @@ impl Output {
         Self(Arc::new(Mutex::new(Buffered { out, failed: None })))
     }
 
-    /// What to call before the command waits for its input: what it has printed so far is seen.
+    /// The function to call before the command waits for its input: what it has printed so far is
+    /// seen.
     pub(crate) fn shown_before_waiting(&self) -> impl FnMut() + Send + 'static {
         let output = self.clone();
         move || {

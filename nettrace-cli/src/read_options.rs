@@ -1,4 +1,4 @@
-//! How traces are read.
+//! Options for reading traces.
 
 use nettrace_reader::{Dialect, Options};
 

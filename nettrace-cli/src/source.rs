@@ -19,7 +19,7 @@ pub(crate) type Bytes = Box<dyn Read + Send>;
 /// decoded.
 pub(crate) type Source = ReadAhead;
 
-/// What a command writes to standard output while it reads a trace.
+/// The standard output of a command while it reads a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meanwhile {
     /// Maybe something. On a terminal, it would mix with the progress.

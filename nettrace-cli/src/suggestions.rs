@@ -12,8 +12,8 @@ pub(crate) fn hint(found: Option<&str>) -> String {
     found.map_or_else(String::new, |name| format!(" (is `{}` meant?)", OneLine(name)))
 }
 
-/// That the field by which an option tells spans apart is one of no event, or of none that `tells`
-/// them, if that is so. `tellers` says which those are.
+/// A message if the field by which an option tells spans apart is one of no event, or of none that
+/// `tells` them. `tellers` says which those are.
 pub(crate) fn unknown_field(
     option: &str,
     name: &str,

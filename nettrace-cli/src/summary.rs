@@ -87,7 +87,7 @@ impl Summary {
     }
 }
 
-/// How many events were printed of those that passed the filters. `Display` writes what `--tail`
+/// The number of events printed of those that passed the filters. `Display` writes what `--tail`
 /// left out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrintedCount {

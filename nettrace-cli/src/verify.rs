@@ -31,7 +31,7 @@ pub(crate) struct Findings<T> {
     pub(crate) sound: bool,
     /// The number of all violations, listed or not.
     pub(crate) violations_count: u64,
-    /// How many of them are of rules of the format.
+    /// The number of violations of rules of the format.
     pub(crate) format_violations_count: u64,
     pub(crate) violations: Vec<Finding>,
     #[serde(flatten)]

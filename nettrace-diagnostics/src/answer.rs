@@ -55,7 +55,7 @@ const ARCHITECTURE: &str = if cfg!(target_arch = "x86_64") {
 /// The most characters of a command line, so that the answer fits into a message.
 const LONGEST_COMMAND_LINE: usize = 8_000;
 
-/// What is constant while a process listens.
+/// Facts that are constant while a process listens.
 #[derive(Debug)]
 pub(crate) struct ProcessIdentity {
     /// Tells processes apart, also those with the same id.

@@ -24,9 +24,9 @@ use crate::{
     sync::{Builder, ScopedJoinHandle, scope},
 };
 
-/// How long an answer may take.
+/// Time for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long this waits before it tries again to connect to a process with many clients.
+/// Pause before another attempt to connect to a process with many clients.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The stack of a thread that asks.
 const STACK: usize = 256 << 10;
@@ -42,7 +42,7 @@ pub enum ClientError {
     Io {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
     /// The socket is not the process's, so it was not asked.
@@ -52,7 +52,7 @@ pub enum ClientError {
         pid: u32,
         /// The socket.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner of the socket.
         why: String,
     },
     /// The process has refused it.
@@ -60,7 +60,7 @@ pub enum ClientError {
     Refused {
         /// The protocol's code.
         code: u32,
-        /// What the process says, or nothing.
+        /// The words of the process, if it sent any.
         text: String,
     },
     /// The answer is not one of the protocol.
@@ -118,7 +118,7 @@ pub struct Target {
     pub path: PathBuf,
 }
 
-/// What a process says of itself. Old versions of .NET leave the later fields empty.
+/// Facts that a process states about itself. Old versions of .NET leave the later fields empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// Its id, as it sees itself.
@@ -182,7 +182,7 @@ impl Target {
         Ok(own.next().map(|(pid, _, path)| Self { pid, path }))
     }
 
-    /// What [`all`](Self::all) returns, of any folder.
+    /// The result of [`all`](Self::all) for any folder.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -211,7 +211,7 @@ impl Target {
         self.connect(Instant::now() + PATIENCE).map(drop)
     }
 
-    /// What the process says of itself.
+    /// Facts that the process states about itself.
     ///
     /// # Errors
     /// It does not answer, or not in time.
@@ -219,7 +219,7 @@ impl Target {
         self.info_until(Instant::now() + PATIENCE)
     }
 
-    /// What each of these processes says of itself. They are asked all at once.
+    /// Facts that each of these processes states about itself. They are asked all at once.
     ///
     /// # Errors
     /// One does not answer, or not in time.
@@ -278,7 +278,8 @@ impl Target {
         lines(&self.ask(set::OWN, own::SELECT, &payload)?.0)
     }
 
-    /// Which filters of a trace select nothing that the process knows so far: a sentence for each.
+    /// The filters of a trace that select nothing that the process knows so far: a sentence for
+    /// each.
     ///
     /// # Errors
     /// There is no such session, the process does not know the question, or does not answer.

@@ -13,7 +13,7 @@ use crate::{
     protocol::{self, HEADER, Refusal, Request},
 };
 
-/// How much is read at a time.
+/// The number of bytes read at a time.
 const CHUNK: usize = 4_096;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Connection {
     state: ConnectionState,
     /// When the connection is closed, unless it has got further. `None`: it may take any time.
     pub(crate) deadline: Option<Instant>,
-    /// Which of the server's ports it belongs to.
+    /// The index of the server's port that it belongs to.
     pub(crate) port: usize,
 }
 
@@ -36,7 +36,7 @@ enum ConnectionState {
     Writing(Vec<u8>, usize),
 }
 
-/// How far a connection has got.
+/// The progress of a connection.
 #[derive(Debug)]
 pub(crate) enum ConnectionStep {
     /// It waits for the other side.
@@ -45,7 +45,7 @@ pub(crate) enum ConnectionStep {
     Over,
     /// A message has arrived.
     Asked(Request),
-    /// What has arrived is not a message.
+    /// The bytes that have arrived are not a message.
     Refused(Refusal),
 }
 
@@ -79,7 +79,7 @@ impl Connection {
         (self.stream, self.kept)
     }
 
-    /// What the connection waits for.
+    /// The events that the connection waits for.
     pub(crate) fn events(&self) -> PollFlags {
         match self.state {
             ConnectionState::Reading(_) => PollFlags::IN,

@@ -33,12 +33,12 @@ use crate::{
     sync::{Mutex, TryLockError, lock, sleep},
 };
 
-/// How long `exit` waits for the end of the session.
+/// Time that `exit` waits for the end of the session.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a thread waits before it looks at the filters and names, each time. In the first
-/// seconds, many providers have yet to appear.
+/// Times that a thread waits before it looks at the filters and names. In the first seconds, many
+/// providers have yet to appear.
 const LOOKS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(50)];
-/// How many names of its own a process tries if the file is in use.
+/// The number of names of its own that a process tries if the file is in use.
 const OWN_NAMES: u32 = 100;
 
 /// The session of the environment, and the process that it belongs to.
@@ -53,7 +53,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// What [`EnvironmentSession::news`] has, and that filters have no effect, unless the
+    /// The lines of [`EnvironmentSession::news`], and that filters have no effect, unless the
     /// application has taken them.
     fn news(&mut self, is_end: bool) -> Vec<String> {
         let mut lines = Vec::new();
@@ -80,9 +80,9 @@ struct EnvironmentSession {
 }
 
 impl EnvironmentSession {
-    /// Which filters select nothing and which names redact nothing, unless it was told before. A
-    /// filter may wait for a provider that has yet to appear, and a name for a field. So it is told
-    /// early only if something known has nearly its name.
+    /// Warnings about filters that select nothing and names that redact nothing, unless they were
+    /// given before. A filter may wait for a provider that has yet to appear, and a name for a
+    /// field. So it is told early only if something known has nearly its name.
     fn news(&mut self, is_end: bool) -> Vec<Warning> {
         let mut warnings = self.session.warnings();
         let redacts = |warning: &Warning| matches!(warning, Warning::RedactsNothing { .. });

@@ -1,4 +1,4 @@
-//! What can keep a process from listening.
+//! Errors that keep a process from listening.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -26,7 +26,7 @@ pub enum Error {
     PathTooLong {
         /// The path.
         path: PathBuf,
-        /// How many bytes it may have.
+        /// The largest number of bytes.
         limit: usize,
     },
     /// This process, or another with the same path, listens already.
@@ -48,7 +48,7 @@ pub enum Error {
     Bind {
         /// The path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
     /// The thread that answers clients could not be started, or has not all that it needs.

@@ -1,12 +1,12 @@
-//! What is told to whoever has chosen the filters of a session.
+//! Messages about the filters of a session, for the person who has chosen them.
 
 use nettrace_writer::{Session, Warning};
 
 /// The most characters of it, so that the answer fits into a message.
 const LONGEST: usize = 8_000;
 
-/// Which filters of a session select nothing that is known so far, and what was probably meant: a
-/// line for each. Before the first event of a process nothing can be said of any.
+/// The filters of a session that select nothing that is known so far, with suggestions: a line for
+/// each. Before the first event of a process nothing can be said of any.
 pub(crate) fn unmatched(session: &Session) -> String {
     let warnings = session.warnings().into_iter();
     let lines = warnings.filter(|warning| match warning {

@@ -1,4 +1,4 @@
-//! What must hold of any bytes.
+//! Properties that hold for any bytes.
 
 use crate::protocol::{
     Buffering, HEADER, MAGIC, Request, SessionType, event_pipe, message, parse, set, size,

@@ -8,9 +8,9 @@ use crate::{
     transport::Waker,
 };
 
-/// How long a process waits to be resumed before it says so.
+/// Time before a process that waits to be resumed says so.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long `exit` waits for the ends of all sessions.
+/// Time that `exit` waits for the ends of all sessions.
 pub(crate) const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A server, or what stands for it where the environment forbids one.
@@ -25,7 +25,7 @@ pub(crate) struct Handle {
     changed: Condvar,
 }
 
-/// How far a server has got.
+/// The progress of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// It answers, and the process waits to be resumed.
@@ -39,7 +39,7 @@ impl Handle {
         Self { waker: Some(waker), ..Self::without_server(path) }
     }
 
-    /// What stands for a server at `path`, where there is none.
+    /// A substitute for a server at `path`, where there is none.
     pub(crate) fn without_server(path: PathBuf) -> Self {
         Self {
             pid: process::id(),

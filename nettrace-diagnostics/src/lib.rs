@@ -319,7 +319,7 @@ pub struct Diagnostics {
     handle: sync::Arc<handle::Handle>,
 }
 
-/// How long [`Diagnostics::stop`] waits.
+/// Time that [`Diagnostics::stop`] waits.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Diagnostics {

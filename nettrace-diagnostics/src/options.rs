@@ -1,4 +1,4 @@
-//! How a process listens.
+//! Settings for listening.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -6,12 +6,12 @@ use nettrace_writer::{Format, Redact, companion::complain};
 
 use crate::{Diagnostics, error::Error};
 
-/// How long a client may take to send a message, to read the answer, or to read some of its trace.
+/// Time for a client to send a message, to read the answer, or to read some of its trace.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most memory for the events of one session: what `dotnet-trace` asks for by default.
 const MAX_BUFFER: usize = 256 << 20;
 
-/// How a process listens. [`listen`](crate::listen) has the defaults.
+/// Settings for listening. [`listen`](crate::listen) has the defaults.
 ///
 /// ```no_run
 /// use nettrace_diagnostics::Options;
@@ -83,8 +83,8 @@ impl Options {
         self
     }
 
-    /// How long a client may take to send its message, and to read the answer. A client that reads
-    /// nothing of its trace for so long is disconnected. The default is 10 s.
+    /// Time for a client to send its message, and to read the answer. A client that reads nothing
+    /// of its trace for so long is disconnected. The default is 10 s.
     ///
     /// Until then the session's memory takes the events. When it is full, events are dropped and
     /// counted, or threads wait if the client has asked for that (buffering mode Block).

@@ -22,7 +22,7 @@ use crate::{
 /// A port that this process connects to.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// Which of the server's ports it is.
+    /// The index of the server's port.
     pub(crate) port: usize,
     address: SocketAddrUnix,
     path: PathBuf,

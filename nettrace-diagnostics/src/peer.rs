@@ -1,4 +1,5 @@
-//! Who is at the other end of a connection. The system knows; a name of a socket is only a claim.
+//! The process at the other end of a connection. The system knows; a name of a socket is only a
+//! claim.
 //!
 //! On Linux a client is told who listens, and a server who has connected. On other systems neither
 //! is asked: there the modes of the socket, and of its folder, decide.
@@ -17,7 +18,8 @@ use std::os::unix::net::UnixStream;
 pub(crate) struct Peer {
     /// 0 if it is in a namespace of processes that this one does not see.
     pub(crate) pid: u32,
-    /// That of `nobody` if this process's namespace of users does not have the user.
+    /// The user of the process, or `nobody` if this process's namespace of users does not have that
+    /// user.
     pub(crate) uid: u32,
 }
 
@@ -41,7 +43,7 @@ pub(crate) fn peer(stream: &UnixStream) -> io::Result<Peer> {
     Ok(Peer { pid: u32::try_from(told.pid).unwrap_or(0), uid: told.uid })
 }
 
-/// What the system says of a process that lives.
+/// The system's record of a live process.
 #[cfg(target_os = "linux")]
 struct PeerStatus {
     /// The effective user. The owner of `/proc/PID` is root where a program has changed its rights.

@@ -53,16 +53,16 @@ use windows_sys::Win32::{
 
 use crate::{error::Error, sync::Arc};
 
-/// How many bytes the system keeps between a client and this process, in each direction. .NET has
-/// as many.
+/// The number of bytes that the system keeps between a client and this process, in each direction.
+/// .NET has as many.
 const BUFFER: u32 = 16 << 10;
 /// The most bytes of one write. A client shows that it reads when one is done.
 const MOST: usize = 64 << 10;
-/// Who may open a pipe: the system, administrators, and the owner, who is the process's user. The
-/// pipe's default would let everybody read.
+/// The users that may open a pipe: the system, administrators, and the owner, who is the process's
+/// user. The pipe's default would let everybody read.
 const RIGHTS: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)(A;;GA;;;OW)";
 
-/// What a child of a `fork` closes elsewhere. There is no `fork` here.
+/// A descriptor that the child of a `fork` closes on other systems. There is no `fork` here.
 #[derive(Debug)]
 pub(crate) struct ClosedInChild;
 

@@ -1,4 +1,4 @@
-//! What answers clients on Windows.
+//! The server that answers clients on Windows.
 //!
 //! While nobody is attached, one thread sleeps in the wait for a client of the process's own pipe,
 //! and one more for each port that the environment names. A client has a thread while it asks,
@@ -31,11 +31,11 @@ use crate::{
 
 /// The number of the process's own pipe among the ports.
 const OWN: usize = 0;
-/// How many requests are served at once. Others wait until one of these is done.
+/// The number of requests served at once. Others wait until one of these is done.
 const MOST_CONNECTIONS: usize = 64;
-/// How long a thread waits before it tries again what the system has refused.
+/// Pause before another attempt at a call that the system has refused.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How much is read at a time.
+/// The number of bytes read at a time.
 const CHUNK: usize = 4_096;
 
 /// Where the process's own pipe is.
@@ -114,7 +114,7 @@ pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
     Ok(handle)
 }
 
-/// What the threads of a server share.
+/// The state that the threads of a server share.
 #[derive(Debug)]
 struct Server {
     handle: Arc<Handle>,
@@ -134,9 +134,9 @@ struct ServerState {
     sessions: Vec<Attached>,
     /// The id of the youngest session.
     last_id: u64,
-    /// How many threads serve requests.
+    /// The number of threads that serve requests.
     requests: usize,
-    /// How many threads have a client, for a request or for a session.
+    /// The number of threads with a client, for a request or for a session.
     clients: usize,
     /// No session begins any more.
     is_over: bool,
@@ -337,7 +337,7 @@ impl Server {
         }
     }
 
-    /// Which filters of the session with an id select nothing.
+    /// The filters of the session with an id that select nothing.
     fn unmatched(&self, id: u64) -> Option<String> {
         let state = lock(&self.state);
         Some(state.sessions.iter().find(|session| session.id == id)?.unmatched())

@@ -15,10 +15,10 @@ use crate::{
     sync::{Mutex, lock},
 };
 
-/// How long this process waits before it tries again, at first and at most. .NET waits for half a
-/// second at most. On Linux a watch tells of a tool in nearly all cases, and at once.
+/// Pauses between attempts to connect, at first and at most. .NET waits for half a second at most.
+/// On Linux a watch tells of a tool in nearly all cases, and at once.
 pub(crate) const DELAYS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
-/// What an advertisement begins with.
+/// The first bytes of an advertisement.
 const MAGIC: [u8; 8] = *b"ADVR_V1\0";
 
 /// A port of the environment.
@@ -90,7 +90,7 @@ fn parse(text: &str, problem: &mut dyn FnMut(String)) -> Vec<Port> {
     ports
 }
 
-/// What must hold of any text, as a list of ports.
+/// Checks the properties of any text as a list of ports.
 #[cfg(feature = "__fuzzing")]
 pub(crate) fn check(text: &str) {
     for port in parse(text, &mut |problem| assert!(!problem.is_empty())) {
@@ -98,7 +98,7 @@ pub(crate) fn check(text: &str) {
     }
 }
 
-/// How long this process waits before it tries to connect again. It is longer each time.
+/// The pause before the next attempt to connect. It is longer each time.
 #[derive(Debug)]
 pub(crate) struct Delay(Duration);
 

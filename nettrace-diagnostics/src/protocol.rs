@@ -14,16 +14,17 @@ pub(crate) use self::{
     read::{Malformed, Reader},
 };
 
-/// What every message begins with.
+/// The first bytes of every message.
 pub(crate) const MAGIC: [u8; 14] = *b"DOTNET_IPC_V1\0";
-/// How many bytes a header has.
+/// The number of bytes in a header.
 pub(crate) const HEADER: usize = 20;
 
 /// The first of the two bytes that name a command.
 pub(crate) mod set {
     pub(crate) const EVENT_PIPE: u8 = 2;
     pub(crate) const PROCESS: u8 = 4;
-    /// What only processes of this crate understand. No runtime of .NET has this set.
+    /// The set of commands that only processes of this crate understand. No runtime of .NET has
+    /// this set.
     pub(crate) const OWN: u8 = 0xe0;
     pub(crate) const SERVER: u8 = 0xff;
 }
@@ -71,10 +72,10 @@ pub(crate) mod code {
     pub(crate) const NOT_SUPPORTED: u32 = 0x8013_1515;
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// What this process is. The version of the command decides what the answer has.
+    /// Asks for facts about this process. The version of the command decides what the answer has.
     ProcessInfo(InfoVersion),
     Collect(Collect),
     /// Ends the session with this id.
@@ -82,9 +83,9 @@ pub(crate) enum Request {
     Environment,
     SetEnvironmentVariable,
     Resume,
-    /// What the session of the environment records from now on.
+    /// Changes the events that the session of the environment records from now on.
     Select(String),
-    /// Which filters of the session with this id select nothing.
+    /// Asks for the filters of the session with this id that select nothing.
     Unmatched(u64),
     /// A command that this crate does not know.
     Unknown {

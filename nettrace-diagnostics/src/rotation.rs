@@ -1,4 +1,4 @@
-//! How the environment has a trace rotate: `NETTRACE_ROTATE` and `NETTRACE_KEEP`.
+//! Rotation of a trace by the environment: `NETTRACE_ROTATE` and `NETTRACE_KEEP`.
 
 use std::{io, path::Path, time::Duration};
 

@@ -38,10 +38,10 @@ use crate::{
 
 /// The number of the process's own socket among the ports.
 const OWN: usize = 0;
-/// How many connections are served at once. Others wait until one of these is done.
+/// The number of connections served at once. Others wait until one of these is done.
 const MOST_CONNECTIONS: usize = 64;
-/// How long no connection is accepted after the system has refused one, because this process has
-/// too many descriptors, for example.
+/// Time without new connections after the system has refused one, because this process has too many
+/// descriptors, for example.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where the process's own socket is.
@@ -115,7 +115,7 @@ struct Server {
     options: Options,
 }
 
-/// What `poll` has found.
+/// The result of `poll`.
 struct ReadyDescriptors {
     is_over: bool,
     /// By the index of the listener.

@@ -24,9 +24,9 @@ use crate::{
 
 /// The smallest memory that a session gets, whatever the client asks for.
 const LEAST_BUFFER: usize = 1 << 20;
-/// How much of the memory is touched at the start. The client waits meanwhile.
+/// The number of bytes of the memory that are touched at the start. The client waits meanwhile.
 const PREFAULT: usize = 1 << 20;
-/// How much longer the end of a session may take than its client's patience.
+/// Time beyond its client's patience that the end of a session may take.
 const MARGIN: Duration = Duration::from_secs(1);
 /// After how many bytes and how much time a reader is told that no older events follow. Until then
 /// a reader that sorts keeps what it has: somebody may look on.
@@ -46,7 +46,7 @@ pub(crate) struct Attached {
     recording: Recording,
 }
 
-/// What writes to the connection.
+/// The source of the bytes for the connection.
 #[derive(Debug)]
 enum Recording {
     /// With the counters that the client has asked for.
@@ -112,7 +112,7 @@ impl Attached {
         Ok(Self { id, _kept: kept, stream, recording })
     }
 
-    /// Which of its filters select nothing, a line for each.
+    /// Its filters that select nothing, a line for each.
     pub(crate) fn unmatched(&self) -> String {
         match &self.recording {
             Recording::Session(session, _) => filters::unmatched(session),
@@ -229,7 +229,7 @@ fn failed(error: Error) -> Refusal {
     Refusal::new(code::FAIL, error.to_string())
 }
 
-/// What a client wants of a provider.
+/// The filter that a client asks for of a provider.
 ///
 /// Without keywords it wants all events, as ETW has it. `dotnet-trace` sends 0 if its user names no
 /// keywords, and .NET then records only events that have none themselves.
@@ -262,7 +262,7 @@ struct Client {
     has_header: bool,
     /// Opens when the header is sent. `None`: it has opened.
     gate: Option<mpsc::Receiver<()>>,
-    /// How long the client may take nothing.
+    /// Time in which the client may take nothing.
     patience: Duration,
 }
 

@@ -34,7 +34,7 @@ use crate::error::Error;
 /// A connection.
 pub(crate) type Stream = UnixStream;
 
-/// How many connections the system keeps for us until we accept them.
+/// The number of connections that the system keeps for us until we accept them.
 const BACKLOG: i32 = 128;
 /// The most bytes in a path: one less than in the system's structure.
 const LONGEST_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
@@ -207,7 +207,7 @@ fn bind_privately(socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
     made
 }
 
-/// Which file a socket is that was made at a path, unless another has taken its place.
+/// The identity of a socket's file that was made at a path, unless another has taken its place.
 fn own_socket_at(path: &Path) -> io::Result<(u64, u64)> {
     let found = fs::symlink_metadata(path)?;
     let is_ours = found.uid() == rustix::process::geteuid().as_raw();

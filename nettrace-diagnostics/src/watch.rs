@@ -20,12 +20,12 @@ use rustix::fs::inotify::{
 
 use crate::descriptors::ClosedInChild;
 
-/// How long a watch rests after a file appeared that is not the tool's.
+/// Time that a watch rests after a file appeared that is not the tool's.
 const REST: Duration = Duration::from_millis(500);
 /// Room for some events. The longest name of a file is 255 bytes.
 const ROOM: usize = 2_048;
 
-/// What a watch has seen.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchEvent {
     /// Nothing, or other files.
@@ -60,7 +60,7 @@ impl PathWatch {
         Some(Self { _kept: kept, inotify, name, rests_until: None })
     }
 
-    /// What to wait for. `None`: the watch rests.
+    /// Time to wait. `None`: the watch rests.
     pub(crate) fn waits(&self, now: Instant) -> Option<BorrowedFd<'_>> {
         self.rests_until.is_none_or(|until| until <= now).then(|| self.inotify.as_fd())
     }
@@ -70,7 +70,7 @@ impl PathWatch {
         self.rests_until
     }
 
-    /// What has happened since the last time.
+    /// The changes since the last call.
     pub(crate) fn see(&mut self, now: Instant) -> WatchEvent {
         let mut room = [MaybeUninit::uninit(); ROOM];
         let mut events = Reader::new(&self.inotify, &mut room);

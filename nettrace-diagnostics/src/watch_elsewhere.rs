@@ -2,7 +2,7 @@
 
 use std::{os::fd::BorrowedFd, path::Path, time::Instant};
 
-/// What a watch has seen.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "there is no watch")]
 pub(crate) enum WatchEvent {

@@ -1,5 +1,5 @@
-//! What happens around the listener: fork, exit, a kill, another user, a read-only folder, hundreds
-//! of clients one after the other, and nobody at all.
+//! The listener under fork, exit, a kill, another user, a read-only folder, hundreds of clients one
+//! after the other, and nobody at all.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "fork")]

@@ -1,4 +1,4 @@
-//! What the program keeps out of its traces in code is not in those that tools ask for. One test,
+//! Values that the program redacts in code are not in the traces that tools ask for. One test,
 //! because it holds for the process.
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "shared test support")]

@@ -10,7 +10,7 @@ use crate::{
     payload::{Encoded, NetTraceEncoder, SliceBuffer},
 };
 
-/// What a backend asks of an event. Implemented for every type of event.
+/// An event, as a backend sees it. Implemented for every type of event.
 ///
 /// ```
 /// use nettrace_event::{AnyEvent, EventType, PayloadEncoder, TraceEvent};

@@ -1,4 +1,4 @@
-//! How events are emitted.
+//! Emission of events.
 
 use core::{marker::PhantomData, num::NonZero};
 
@@ -87,8 +87,8 @@ pub fn emit_dyn(event: &dyn AnyEvent, ty: &'static EventType) {
     }
 }
 
-/// What an event can be [emitted with](Emit::emit_with). `nettrace-writer` implements it for its
-/// `Origin`.
+/// Data that an event can be [emitted with](Emit::emit_with). `nettrace-writer` implements it for
+/// its `Origin`.
 pub trait Accompany {
     /// Records an event together with this. The word of its type was not 0.
     fn record(&self, event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType);

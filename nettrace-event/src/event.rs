@@ -63,7 +63,7 @@ pub struct EventType {
     payload_size: AtomicU32,
     /// See [`delta_shift`](Self::delta_shift).
     delta_shift: AtomicU32,
-    /// What rows store before and after the time; see [`row_head`](Self::row_head).
+    /// The bytes that rows store before and after the time; see [`row_head`](Self::row_head).
     row_head: AtomicU64,
     /// See [`like_head`](Self::like_head).
     like_head: AtomicU64,
@@ -252,7 +252,7 @@ impl EventType {
         self.payload_size.load(Ordering::Relaxed)
     }
 
-    /// What the headers of all rows of this type have in common, for the writer of rows: see
+    /// The common part of the headers of all rows of this type, for the writer of rows: see
     /// [`compact_head`]. 0 before registration.
     #[inline]
     #[must_use]

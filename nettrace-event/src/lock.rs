@@ -64,7 +64,7 @@ pub struct Catalogue {
     pub events: Vec<Event>,
 }
 
-/// What a catalogue says of an event.
+/// The catalogue's entry for an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
     /// The provider's name.
@@ -93,7 +93,7 @@ pub struct Event {
     pub tag: u16,
     /// The message template.
     pub message: Option<String>,
-    /// What its doc comment or `description = …` says.
+    /// The text of its doc comment or of `description = …`.
     pub meaning: Option<String>,
     /// Key-values, sorted.
     pub keys: Vec<(String, String)>,
@@ -101,7 +101,7 @@ pub struct Event {
     pub fields: Vec<Field>,
 }
 
-/// What a catalogue says of a field.
+/// The catalogue's entry for a field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Field {
     /// Its name.
@@ -110,13 +110,13 @@ pub struct Field {
     pub ty: Type,
     /// Whether it is a [`Secret`](crate::Secret).
     pub is_secret: bool,
-    /// How tracepoints show it: what `format = …` says.
+    /// The format in which tracepoints show it: what `format = …` says.
     pub format: Option<String>,
     /// Its tag in tracepoints.
     pub tag: u16,
-    /// What it is of a span in Heph traces: `start`, `end` or `description`.
+    /// Its part in a span of Heph traces: `start`, `end` or `description`.
     pub role: Option<String>,
-    /// What its doc comment says.
+    /// The text of its doc comment.
     pub meaning: Option<String>,
     /// Key-values, sorted: a `unit`, for instance.
     pub keys: Vec<(String, String)>,
@@ -148,9 +148,9 @@ impl Catalogue {
         Self { events }
     }
 
-    /// What a trace can say of the events: not which fields are secret, what they mean or how they
-    /// are shown, or whether an id was given. An id that several events want is 0: who has it is
-    /// not known.
+    /// The catalogue as far as a trace can state it: not which fields are secret, what they mean or
+    /// how they are shown, or whether an id was given. An id that several events want is 0: who has
+    /// it is not known.
     #[must_use]
     pub fn stored(&self) -> Self {
         let by_id = self.by_id();

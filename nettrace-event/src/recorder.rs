@@ -1,4 +1,4 @@
-//! Who records events: nobody, until a backend attaches itself.
+//! The recorder of events: none until a backend attaches itself.
 //!
 //! An event whose word is not 0 goes to [`record`], which knows one recorder. At first that is
 //! [`NOBODY`]. It sets aside the types whose events it meets, for the backends that are
@@ -28,7 +28,7 @@ use crate::{
     registry,
 };
 
-/// What records events. It must be a `static`.
+/// The functions that record events. It must be a `static`.
 ///
 /// ```
 /// use std::{
@@ -173,8 +173,8 @@ fn nobody_registers(ty: &'static EventType) -> bool {
     somebody(NOT_REGISTERED, ty).is_some_and(|recorder| (recorder.register)(ty))
 }
 
-/// What is attached by now. If that is nobody, a type that is not registered is set aside, and its
-/// word becomes 0.
+/// The recorder attached by now. If that is nobody, a type that is not registered is set aside, and
+/// its word becomes 0.
 ///
 /// This loads the pointer again, because a recorder may have been attached meanwhile, and this
 /// thread must not miss it:

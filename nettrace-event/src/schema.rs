@@ -53,7 +53,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Nobody knows where.
+    /// An unknown place in the source code.
     pub const UNKNOWN: Self = Self { module: "", file: "", line: 0, column: 0 };
 }
 
@@ -150,7 +150,8 @@ pub struct FieldSchema {
     pub name: &'static str,
     /// The type of the value, with its encoding.
     pub ty: FieldType,
-    /// How a decoder should show the value (EventHeader only; NetTrace has no formats).
+    /// The format in which a decoder should show the value (EventHeader only; NetTrace has no
+    /// formats).
     pub format: FieldFormat,
     /// A user-defined 16-bit tag (EventHeader only).
     pub tag: u16,
@@ -211,7 +212,7 @@ pub enum FieldRole {
     Description,
 }
 
-/// How a decoder shows a value, in EventHeader's terms.
+/// The format in which a decoder shows a value, in EventHeader's terms.
 ///
 /// ```
 /// use nettrace_event::{FieldFormat, FieldType, check};
@@ -323,7 +324,7 @@ pub enum FieldType {
     Option(&'static FieldType),
 }
 
-/// How NetTrace stores a value: its bytes, whatever they mean.
+/// The storage of a value in NetTrace: its bytes, whatever they mean.
 ///
 /// The formats of the NetTrace family write and read values by this type alone. A new [`FieldType`]
 /// therefore only needs an arm in [`FieldType::storage`].
@@ -367,7 +368,7 @@ pub enum Storage {
 }
 
 impl FieldType {
-    /// How NetTrace stores a value of this type.
+    /// The storage of a value of this type in NetTrace.
     ///
     /// ```
     /// use nettrace_event::{FieldType, Storage, StrEncoding};
@@ -460,7 +461,7 @@ impl FieldType {
     }
 }
 
-/// How text is stored.
+/// The storage of a text.
 ///
 /// ```
 /// use nettrace_event::{FieldType, StrEncoding, TraceField, encoding::Utf8};
@@ -490,7 +491,7 @@ pub enum StrEncoding {
     Utf8DataLoc,
 }
 
-/// How a sequence is stored.
+/// The storage of a sequence.
 ///
 /// ```
 /// use nettrace_event::{ArrayLayout, FieldType};

@@ -54,7 +54,7 @@ use crate::{
     schema::{FieldType, StrEncoding},
 };
 
-/// What is recorded of any secret that is not hashed.
+/// The text recorded for any secret that is not hashed.
 const MASK: &str = "***";
 
 /// A value that is not recorded as it is: see the [module](self).

@@ -136,7 +136,7 @@ fn derive(input: &DeriveInput, derive: Derive, home: syn::Path) -> proc_macro2::
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// What older editions need, which have other paths.
+/// Code of older editions, which have other paths.
 #[cfg(doctest)]
 #[doc = include_str!("../tests/edition_2015.md")]
 struct Edition2015;

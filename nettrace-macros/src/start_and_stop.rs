@@ -32,7 +32,7 @@ pub(crate) struct SpanEvents<'a> {
     pub(crate) mode: Mode,
 }
 
-/// Which events a span has.
+/// The events of a span.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// A Start and a Stop.
@@ -87,8 +87,8 @@ pub(crate) struct StopField {
     pub(crate) value: TokenStream,
 }
 
-/// What the end of every span says: fields of the Stop, or of the only event. Polls are those of a
-/// future. `nettrace_span::__traced::stop` encodes the same.
+/// The fields at the end of every span: fields of the Stop, or of the only event. Polls are those
+/// of a future. `nettrace_span::__traced::stop` encodes the same.
 pub(crate) const OF_END: [&str; 4] = ["duration", "outcome", "polls", "busy"];
 
 /// Keys that are not the derive's.

@@ -58,13 +58,13 @@ pub(crate) struct Value<'a> {
     pub(crate) meaning: Option<DocComment>,
 }
 
-/// How a field is shown: a variant of `nettrace_event::FieldFormat`.
+/// The format of a field: a variant of `nettrace_event::FieldFormat`.
 pub(crate) struct Format {
     pub(crate) word: Ident,
     pub(crate) variant: Ident,
 }
 
-/// How a field is stored: markers of `nettrace_event::encoding`.
+/// The encoding of a field: markers of `nettrace_event::encoding`.
 pub(crate) enum Encoding {
     Natural,
     As(Ident),

@@ -110,7 +110,7 @@ pub(crate) enum Client<'a> {
     },
 }
 
-/// Which side of a request this is.
+/// The side of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestSide {
     Server,
@@ -154,14 +154,14 @@ impl RequestSide {
     }
 }
 
-/// What becomes known of a request before it ends. It is moved with the request's future, so it is
-/// small.
+/// Facts about a request that become known before it ends. It is moved with the request's future,
+/// so it is small.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// [`UNKNOWN`], or how long the request's body is.
     request_bytes: u64,
     response_bytes: u64,
-    /// How long the response's body is, if the head says so. Otherwise [`UNKNOWN`].
+    /// The length of the response's body, if the head states it. Otherwise [`UNKNOWN`].
     expected_bytes: u64,
     status: u16,
     /// 0 if there is none.
@@ -175,7 +175,7 @@ pub(crate) struct Exchange {
 /// No body has so many bytes.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Which responses have no body, by the method of the request.
+/// Responses without a body, by the method of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bodiless {
     /// None.
@@ -257,12 +257,12 @@ impl Exchange {
         };
     }
 
-    /// How it ends if its body has ended.
+    /// The outcome if its body has ended.
     pub(crate) fn outcome(&self) -> Outcome {
         if self.is_error { Outcome::Err } else { Outcome::Ok }
     }
 
-    /// How it ends if its body is dropped.
+    /// The outcome if its body is dropped.
     pub(crate) fn outcome_if_dropped(&self) -> Outcome {
         // Whoever writes a body of known length may not ask for its end.
         let is_complete = self.response_bytes >= self.expected_bytes;

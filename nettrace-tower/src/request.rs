@@ -1,4 +1,4 @@
-//! What is known of a request when it begins.
+//! Facts about a request when it begins.
 
 use std::{borrow::Cow, net::SocketAddr};
 

@@ -98,7 +98,7 @@ pub struct ServerLayer {
     sampling: Option<Sampling>,
 }
 
-/// Whose `traceparent` counts.
+/// The callers whose `traceparent` counts.
 #[derive(Clone, Copy)]
 enum TraceparentTrust {
     Nobody,

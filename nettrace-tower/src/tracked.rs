@@ -1,4 +1,4 @@
-//! What is in force while a response and its body are polled.
+//! The span entered around each poll of a response and its body.
 
 use std::mem;
 
@@ -10,9 +10,9 @@ use crate::events::Exchange;
 pub(crate) enum ResponsePolling {
     /// The span of the request.
     Span(PolledSpan<Exchange>),
-    /// Nobody listens. The caller's span, so that requests made meanwhile are in its trace.
+    /// No session listens. The caller's span, so that requests made meanwhile are in its trace.
     Caller(Context),
-    /// Nobody listens, and there is no caller's span, or the span has ended.
+    /// No session listens, and there is no caller's span, or the span has ended.
     Nothing,
 }
 

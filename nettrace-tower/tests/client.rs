@@ -1,4 +1,4 @@
-//! What a client sends and records, without a network.
+//! Requests that a client sends and records, without a network.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What the layers cost: what they allocate, and what they do while nobody listens.
+//! The costs of the layers: allocations, and work while no session listens.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests")]
 
 use std::{

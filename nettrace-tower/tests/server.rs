@@ -1,4 +1,4 @@
-//! What a server's requests leave in a trace.
+//! The trace of a server's requests.
 #![allow(clippy::disallowed_methods, reason = "the seam is for the library, not for its tests")]
 
 mod support;

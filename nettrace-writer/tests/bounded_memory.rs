@@ -1,4 +1,4 @@
-//! What a session remembers is bounded, even if a stuck thread prevents sequence points.
+//! The memory of a session is bounded, even if a stuck thread prevents sequence points.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]

@@ -1,4 +1,4 @@
-//! What crates that bring another library's events and spans need.
+//! The needs of crates that bring another library's events and spans.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "counts, in threads")]
 
 mod bridge_support;

@@ -1,4 +1,4 @@
-//! How sessions end: their counts are exact to the last event, and they leave no memory behind.
+//! The end of sessions: their counts are exact to the last event, and they leave no memory behind.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 

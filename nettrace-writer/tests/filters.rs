@@ -1,4 +1,5 @@
-//! Which events filters select, their text form, and filters that change while a session is live.
+//! The events that filters select, their text form, and filters that change while a session is
+//! live.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 

@@ -1,5 +1,5 @@
-//! What happens if somebody meets this crate's locks while another thread, or the thread itself,
-//! holds them: the child of a `fork`, a signal handler, a thread that waits.
+//! Calls that need this crate's locks while another thread, or the thread itself, holds them: the
+//! child of a `fork`, a signal handler, a thread that waits.
 //!
 //! Each test runs in a process of its own. There a backend that belongs to the test takes its time
 //! under the registry's lock.

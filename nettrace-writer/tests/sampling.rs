@@ -1,4 +1,4 @@
-//! Which trees of spans are recorded, what is recorded in spite of it, and what is counted.
+//! The trees of spans that are recorded, events recorded in spite of sampling, and the counts.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 

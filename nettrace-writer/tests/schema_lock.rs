@@ -1,4 +1,4 @@
-//! What a changed event means to those who read traces: derived types before and after.
+//! The effect of a changed event on readers: derived types before and after.
 //!
 //! The module `old` has events as they were, and each other module has one of them as it became.
 

@@ -1,4 +1,4 @@
-//! What an application is told of a sink that fails, and what a session warns of.
+//! Messages to an application about a sink that fails, and warnings of a session.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 

@@ -58,14 +58,14 @@ impl Activity {
     }
 }
 
-/// What [`of`] finds in a trace.
+/// The activities that [`of`] finds in a trace.
 #[derive(Clone, Debug)]
 pub struct Activities {
     /// The activities, in the order in which they stopped.
     pub stopped: Vec<Activity>,
-    /// How many activities started.
+    /// The number of activities that started.
     pub starts: u64,
-    /// How many stopped.
+    /// The number of activities that stopped.
     pub stops: u64,
     /// Lost events.
     pub lost: u64,

@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How many allocations of this thread `work` makes. Always 0 if the program's allocator is not
+/// The number of allocations of this thread in `work`. Always 0 if the program's allocator is not
 /// [`Counting`].
 pub fn of(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
@@ -68,7 +68,7 @@ pub fn bytes_of(work: impl FnOnce()) -> (i64, i64) {
     (now - before, most - before)
 }
 
-/// How many bytes more this thread has allocated than freed.
+/// The number of bytes that this thread has allocated and not freed.
 pub fn held() -> i64 {
     BYTES.get().0
 }

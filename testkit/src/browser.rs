@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-/// What the scripts need.
+/// The needs of the scripts.
 #[derive(Clone, Debug)]
 pub struct Browser {
     /// The folder with the folder `node_modules`.

@@ -1,4 +1,4 @@
-//! What is in CSV.
+//! The rows of a CSV file.
 
 use std::mem;
 

@@ -1,4 +1,4 @@
-//! How much the tests do: what a person waits for, or all of it.
+//! The effort of tests: as much as a person waits for, or all of it.
 //!
 //! `cargo test` alone leaves out tests that take seconds each, or does less in them. The lane
 //! `slow` of CI (`cargo xtask slow`) sets `NETTRACE_TESTS=all` and runs every program of

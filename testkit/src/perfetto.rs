@@ -175,7 +175,7 @@ struct TrackEvent {
     value: f64,
 }
 
-/// What the packets so far have defined.
+/// Definitions of the packets so far.
 #[derive(Default)]
 struct Interned {
     texts: HashMap<(u64, u64), String>,

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// How long a test waits for what is sure to come. A slow machine with other work takes long.
+/// Time that a test waits for what is sure to come. A slow machine with other work takes long.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Waits until something holds.

@@ -235,7 +235,7 @@ pub fn judged_of_many(bytes: &[u8]) -> Option<Verdict> {
     if number <= 4 || number % 8 == 0 { judged(bytes) } else { None }
 }
 
-/// What `dotnet-trace` has opened before.
+/// Traces that `dotnet-trace` has opened before.
 const OPENED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/dotnet-trace.agreed");
 
 /// Asserts that `dotnet-trace`, which contains an older reader, opens a trace. It is not asked

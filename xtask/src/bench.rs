@@ -66,7 +66,7 @@ pub(crate) fn run(workspace: &Workspace, filter: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// How many lines differ. A line that only one of them has counts as well.
+/// The number of lines that differ. A line that only one of them has counts as well.
 fn changed(one: &[String], other: &[String]) -> usize {
     let pairs = one.iter().zip(other).filter(|(one, other)| one != other).count();
     pairs + one.len().abs_diff(other.len())

@@ -59,7 +59,7 @@ pub(crate) fn is_known_machine() -> bool {
     is_known
 }
 
-/// What the comparison with a bound says.
+/// The result of the comparison with a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
     Grown { count: f64, bound: f64 },

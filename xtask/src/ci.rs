@@ -14,11 +14,11 @@ use crate::{
 pub(crate) struct Lane {
     /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What it checks.
+    /// The thing to check.
     pub(crate) what: &'static str,
     /// Runs it, and adds the tests that it ran for the first time to the tally.
     pub(crate) run: fn(&Workspace, &mut Tally) -> Result<()>,
-    /// Which row it is in. The lanes of a row run one after the other, and the rows beside each
+    /// The index of its row. The lanes of a row run one after the other, and the rows beside each
     /// other, from the first lane that is not in row 0.
     pub(crate) row: usize,
 }
@@ -35,8 +35,8 @@ const fn in_row(row: usize, lane: Lane) -> Lane {
     Lane { row, ..lane }
 }
 
-/// How many rows there are. Most tests wait more than they compute, and most builds wait for their
-/// last crate. So one row for each of two processors would leave both idle for minutes.
+/// The number of rows. Most tests wait more than they compute, and most builds wait for their last
+/// crate. So one row for each of two processors would leave both idle for minutes.
 const ROWS: usize = 3;
 
 /// Every lane, those that fail fastest first. Lanes that measure come before other rows begin.

@@ -27,15 +27,15 @@ use crate::{
     workspace::{Workspace, paths_in, read, remove_folder},
 };
 
-/// What is counted.
+/// A thing to count.
 struct CostRow {
     /// The program's argument.
     name: &'static str,
     what: &'static str,
-    /// How often the program does it in the first run, and in the second.
+    /// The number of times the program does it in the first run, and in the second.
     times: (u64, u64),
-    /// How many events of one type that are. 0: events of several types, or with other reasons to
-    /// be off the usual way.
+    /// The number of events of one type. 0: events of several types, or with other reasons to be
+    /// off the usual way.
     events: u64,
     /// By which part of its bound the count may differ from it.
     tolerance: f64,
@@ -171,14 +171,14 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         .try_for_each(|(row, verdict)| conclude(&[(row.name, verdict)], row.unit, BOUNDS))
 }
 
-/// What one run of the program took.
+/// The cost of one run of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     /// Instructions of the thread that emits.
     owner: u64,
     /// Those of all other threads.
     others: u64,
-    /// How often a function off the usual way was called.
+    /// The number of calls of functions off the usual way.
     unusual: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What each lane of CI does. Each can run alone: `cargo xtask <lane>`.
+//! The lanes of CI. Each can run alone: `cargo xtask <lane>`.
 
 use std::{
     env, fs,
@@ -403,7 +403,7 @@ fn one_processor() -> Result<String> {
     first.map(str::to_owned).context("no processor is allowed")
 }
 
-/// How the names of the tests begin that need a kernel with user_events.
+/// The prefix of tests that need a kernel with user_events.
 const LIVE: &str = "live";
 
 /// Boots such a kernel, and runs the test programs called `live…` of all members there, as root.

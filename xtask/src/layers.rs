@@ -65,7 +65,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong in a package. Prints its layers.
+/// The findings in a package. Prints its layers.
 fn check(package: &Package, imports: &Imports) -> Vec<String> {
     let exceptions: BTreeSet<_> = EXCEPTIONS
         .iter()

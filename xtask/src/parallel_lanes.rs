@@ -27,7 +27,7 @@ pub(crate) struct FinishedLanes {
     pub(crate) names: String,
     pub(crate) has_passed: bool,
     pub(crate) time: Duration,
-    /// What they printed.
+    /// Their output.
     pub(crate) text: String,
     /// The tests that they ran for the first time.
     pub(crate) tally: Tally,

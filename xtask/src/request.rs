@@ -16,7 +16,7 @@ use crate::{
     workspace::{self, Workspace},
 };
 
-/// What a session adds to a request.
+/// The cost of a session for a request.
 pub(crate) struct CostRow {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
@@ -46,9 +46,9 @@ pub(crate) const ROWS: [CostRow; 3] = [
     },
 ];
 
-/// How many requests the service answers in the first run, and in the second.
+/// The number of requests that the service answers in the first run, and in the second.
 const REQUESTS: (u64, u64) = (300, 3_300);
-/// How often everything runs.
+/// The number of rounds.
 const ROUNDS: usize = 3;
 
 /// Builds the service, and counts.
@@ -75,7 +75,7 @@ fn medians(rounds: &[[f64; ROWS.len()]]) -> [f64; ROWS.len()] {
     })
 }
 
-/// What a request takes.
+/// The cost of a request.
 fn each(program: &Path, folder: &Path, way: &str) -> Result<[f64; ROWS.len()]> {
     let few = run(program, folder, way, REQUESTS.0)?;
     let many = run(program, folder, way, REQUESTS.1)?;

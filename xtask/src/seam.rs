@@ -70,7 +70,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// What a file names that it may not, or that it is listed and names nothing.
+/// The names in a file that it may not have, or that it is listed and names nothing.
 fn check(
     name: &str,
     source: &ModuleImports,
@@ -103,7 +103,7 @@ fn reads_variables(path: &[String]) -> bool {
 mod tests {
     use super::*;
 
-    /// How many paths of a text are banned.
+    /// The number of banned paths in a text.
     #[track_caller]
     fn check(is_banned: fn(&[String]) -> bool, text: &str, count: usize) {
         let source = ModuleImports::read(Vec::new(), "a.rs".into(), text.parse().unwrap());

@@ -170,10 +170,10 @@ impl Step {
     }
 }
 
-/// What `timeout` says of a command that it has ended.
+/// The exit code of `timeout` for a command that it has ended.
 const OUT_OF_TIME: i32 = 124;
 
-/// How many tests ran.
+/// The number of tests that ran.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tally {
     /// Tests that passed.
@@ -185,7 +185,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// How many tests ran, passed or failed.
+    /// The number of tests that ran, passed or failed.
     pub(crate) fn ran(&self) -> u64 {
         self.passed + self.failed
     }

@@ -1,4 +1,4 @@
-//! What recording an event costs in other tracing libraries, compared with the floor.
+//! The cost of recording an event in other tracing libraries, compared with the floor.
 //!
 //! `cargo run --release` prints a table. Its last line is one JSON object with the ratio of each
 //! peer to the floor, by name. An argument sets the number of rounds (300).

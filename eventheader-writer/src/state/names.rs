@@ -19,7 +19,7 @@ use crate::header;
 /// The most bytes of a provider's name and its group in a tracepoint's name.
 const MOST: usize = 233;
 
-/// What makes the name of a tracepoint.
+/// The parts of a tracepoint's name.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     pub(crate) provider: String,
@@ -48,7 +48,7 @@ impl Parts {
     }
 }
 
-/// Whose each name is.
+/// The owners of names.
 #[derive(Debug)]
 pub(super) struct Names {
     providers: BTreeMap<String, String>,

@@ -9,7 +9,7 @@ use crate::{
     sync::{AtomicU32, AtomicU64, Ordering},
 };
 
-/// How many types have their points in one allocation.
+/// The number of types with their points in one allocation.
 const LEAF: usize = 128;
 type Leaf = Box<[OnceLock<TypePoint>]>;
 static POINTS: [OnceLock<Leaf>; registry::MAX_TYPES as usize / LEAF + 1] =

@@ -1,4 +1,4 @@
-//! What happens to tracepoints at `fork`, at `exit`, and when a library is unloaded.
+//! Tracepoints at `fork`, at `exit`, and when a library is unloaded.
 //!
 //! # fork
 //!
@@ -20,8 +20,8 @@ use super::registrar;
 use super::{LOCKED_HERE, LockedState, STATE, lock};
 use crate::{sync::pause, sys};
 
-/// How many times the end of the process tries to take the lock, with a pause of a millisecond
-/// after each try.
+/// The number of attempts to take the lock at the end of the process, with a pause of a millisecond
+/// after each.
 const UNLOAD_TRIES: u32 = 500;
 
 /// Has the handlers below called.

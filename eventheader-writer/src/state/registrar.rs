@@ -46,17 +46,17 @@ use crate::{
     sys,
 };
 
-/// How long the thread may take to start and make its first call.
+/// Time for the thread to start and make its first call.
 const START_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long the thread may take for a call. It waits only for the kernel; if it does not answer in
+/// Time for the thread to finish a call. It waits only for the kernel; if it does not answer in
 /// this time, somebody has stopped it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a call may take after the thread has failed to answer once.
+/// Time for a call after the thread has failed to answer once.
 const SHORT_PATIENCE: Duration = Duration::from_millis(10);
 
-/// Which threads make the calls.
+/// The threads that make the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Caller {
@@ -66,7 +66,8 @@ enum Caller {
     Anybody = 1,
     /// The thread that was started for the calls.
     Thread = 2,
-    /// That thread, which has not answered the last call. It makes up for missed calls when it can.
+    /// A thread of this crate, which has not answered the last call. It makes up for missed calls
+    /// when it can.
     Lost = 3,
 }
 

@@ -1,4 +1,4 @@
-//! What an application is told of its tracepoints.
+//! The status of an application's tracepoints.
 
 use super::{KERNEL, WordEntry, lock, points};
 use crate::{sync::Ordering, tracefs::Availability};

@@ -1,4 +1,4 @@
-//! What the program itself knows of its spans: how many there are, and each one's parent.
+//! The program's own knowledge of its spans: how many there are, and each one's parent.
 //!
 //! A function that is a span gets the [`Call`] of its caller as an argument. So the tree comes from
 //! who calls whom, and not from the contexts that the trace's tree comes from. A test compares the

@@ -1,4 +1,4 @@
-//! What the service counts: meter `Example-Service`.
+//! The counters of the service: meter `Example-Service`.
 
 use std::{array, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Who records: a session, `tracing` with JSON lines, or nobody. `benches/peers` builds the service
-//! with other recorders as well (`cfg(nettrace_peers)`).
+//! The recorder: a session, `tracing` with JSON lines, or nobody. `benches/peers` builds the
+//! service with other recorders as well (`cfg(nettrace_peers)`).
 
 use std::{
     error::Error,

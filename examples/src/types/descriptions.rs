@@ -1,5 +1,4 @@
-//! What an event type can state about itself, and what can accompany an event: labels, a stack, a
-//! thread.
+//! Statements of an event type about itself, and companions of an event: labels, a stack, a thread.
 
 use nettrace_writer::{Emit, Label, Origin, ThreadRef, TraceEvent, enter_labels};
 use serde_json::{Map, json};

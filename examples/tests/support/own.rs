@@ -1,4 +1,4 @@
-//! What our reader finds in a trace, in the form of the reference reader.
+//! The results of our reader for a trace, in the form of the reference reader.
 
 use std::{
     io::{BufReader, Read},

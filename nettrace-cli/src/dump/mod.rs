@@ -75,7 +75,7 @@ struct ShownEvent<'a> {
 }
 
 impl ShownEvent<'_> {
-    /// What tells its process from others in the trace.
+    /// The identity of its process among those in the trace.
     fn process_name(&self) -> Option<Cow<'_, str>> {
         self.facts.processes.told_apart(process_id(self.event))
     }
@@ -111,14 +111,14 @@ pub(crate) fn run(
     })
 }
 
-/// What is known of a trace while its events are shown.
+/// Facts about a trace while its events are shown.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) clock: Clock,
     pub(crate) processes: Processes,
-    /// What the events so far have said of code.
+    /// Names of code from the events so far.
     pub(crate) names: FrameNames,
-    /// How many events were lost so far. Only [`each`] counts them.
+    /// The number of events lost so far. Only [`each`] counts them.
     pub(crate) lost: u64,
 }
 

@@ -17,7 +17,7 @@ use nettrace_format::v6::BlockKind;
 
 use super::{BlockFile, File};
 
-/// How many bytes of each file are in memory while files are compared.
+/// The number of bytes of each file in memory while files are compared.
 const HEAD: usize = 4 << 10;
 
 /// Takes the copies out of the files of a recording, which are in the order of their numbers.

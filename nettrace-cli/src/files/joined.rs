@@ -30,7 +30,7 @@ pub(crate) struct Joined {
     /// A block, and how much of it has been read.
     block: Vec<u8>,
     read: usize,
-    /// How many bytes have been handed out, with all of `block`.
+    /// The number of bytes that have been handed out, with all of `block`.
     bytes: u64,
     end: Arc<Mutex<ReadEnd>>,
 }

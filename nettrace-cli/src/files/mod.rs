@@ -35,10 +35,10 @@ use crate::{failure::Failure, other_file_types, spelling::OneLine, standard_erro
 /// The traces that a command reads.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// What they are called in messages, and a report.
+    /// The name of the files in messages, and in a report.
     name: PathBuf,
     content: Content,
-    /// How many traces in folders are left out, because nothing of them can be read.
+    /// The number of traces in folders that are left out, because nothing of them can be read.
     unread: usize,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct File {
     pub(crate) before: Option<u64>,
     /// Of which files it was made, if it says so.
     pub(crate) origins: Option<Origins>,
-    /// How many bytes of it are read: those before damage that is known.
+    /// The number of bytes to read: those before damage that is known.
     pub(crate) most: u64,
 }
 
@@ -122,7 +122,7 @@ impl Files {
         Ok(Self { name, content: Content::Several(recordings(files)?), unread })
     }
 
-    /// How many traces in folders are left out, because nothing of them can be read.
+    /// The number of traces in folders that are left out, because nothing of them can be read.
     pub(crate) fn unread(&self) -> usize {
         self.unread
     }
@@ -141,7 +141,7 @@ impl Files {
         }
     }
 
-    /// What is shown of several files; nothing of one.
+    /// The summaries of several files; nothing of one.
     pub(crate) fn shown(&self) -> Vec<RecordingFiles> {
         match &self.content {
             Content::One(_) => Vec::new(),
@@ -182,7 +182,7 @@ fn visible_files(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<Pa
     Ok(visible(folder)?.filter(is_file))
 }
 
-/// What is in a folder. Hidden files are left alone: they are being made.
+/// The files in a folder. Hidden files are left alone: they are being made.
 fn visible(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<PathBuf>>> {
     let is_hidden = |entry: &DirEntry| entry.file_name().as_encoded_bytes().starts_with(b".");
     let entries = fs::read_dir(folder)?;
@@ -437,7 +437,7 @@ impl fmt::Display for Gap<'_> {
     }
 }
 
-/// How the reading of several files ended.
+/// The end of reading several files.
 #[derive(Debug, Default)]
 pub(crate) struct ReadEnd {
     /// Where the bytes of each file begin, if they are what the command reads.
@@ -446,21 +446,21 @@ pub(crate) struct ReadEnd {
     pub(crate) damaged: Vec<(PathBuf, String)>,
 }
 
-/// What several files tell when they have been read.
+/// The outcome of several files once they have been read.
 #[derive(Debug)]
 pub(crate) struct JoinedEnding(pub(crate) Option<Arc<Mutex<ReadEnd>>>);
 
-/// What a command knows of the files that it reads as one trace.
+/// The facts that a command has about the files that it reads as one trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceFiles<'a> {
-    /// What they are called.
+    /// The name of the files.
     pub(crate) name: &'a Path,
     pub(crate) recordings: &'a [RecordingFiles],
     pub(crate) ending: &'a JoinedEnding,
 }
 
 impl SourceFiles<'_> {
-    /// What is missing of the files, in sentences. Call it when the trace has been read.
+    /// The missing parts of the files, in sentences. Call it when the trace has been read.
     pub(crate) fn missing(&self) -> Vec<String> {
         let gaps = self.recordings.iter().flat_map(|it| &it.gaps).cloned();
         gaps.chain(self.ending.damaged()).collect()
@@ -468,7 +468,7 @@ impl SourceFiles<'_> {
 }
 
 impl JoinedEnding {
-    /// Which files could not be read to their end, and why.
+    /// The files that could not be read to their end, and why.
     fn damaged(&self) -> Vec<String> {
         let Some(end) = &self.0 else { return Vec::new() };
         let end = end.lock().unwrap_or_else(PoisonError::into_inner);

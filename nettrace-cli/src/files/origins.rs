@@ -1,4 +1,4 @@
-//! Which files a trace was made of.
+//! The files that a trace was made of.
 //!
 //! `merge`, `recover`, `convert` and `redact` make traces of others. In the folder of those, each
 //! of their events would be read twice. So such a trace says of which files it was made, by the
@@ -23,7 +23,7 @@ const LONGEST: usize = 8 << 20;
 /// The size of a file that is not known. It does not matter where one file was made of one.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What the names of files without a recording begin with.
+/// The first character in the names of files without a recording.
 const NAMELESS: char = '~';
 
 /// Files of which a trace was made: their numbers, by the names of their recordings.
@@ -35,7 +35,7 @@ pub(crate) struct Origins(BTreeMap<String, Vec<FileNumbers>>);
 struct FileNumbers {
     first: u64,
     last: u64,
-    /// How many bytes the last of them has, or [`UNKNOWN`]. Those before it are complete.
+    /// The number of bytes of the last file, or [`UNKNOWN`]. Those before it are complete.
     size: u64,
 }
 
@@ -69,7 +69,7 @@ impl Origins {
         all
     }
 
-    /// What a trace says, or the trace itself if it is the file of a recording.
+    /// The origins that a trace states, or the trace itself if it is the file of a recording.
     pub(crate) fn of_trace(trace: &Trace) -> Option<Self> {
         if let Some(stated) = Self::stated(trace) {
             return Some(stated);
@@ -85,7 +85,7 @@ impl Origins {
         self
     }
 
-    /// What a trace says.
+    /// The origins that a trace states.
     pub(super) fn stated(trace: &Trace) -> Option<Self> {
         let mut all = Self::default();
         for part in trace.value(keys::CONTAINS)?.split(' ') {
@@ -106,7 +106,7 @@ impl Origins {
         (!value.is_empty() && value.len() <= LONGEST).then(|| (keys::CONTAINS.to_owned(), value))
     }
 
-    /// How many files these are.
+    /// The number of files.
     fn count(&self) -> u128 {
         let numbers = self.0.values().flatten();
         numbers.map(|it| u128::from(it.last.saturating_sub(it.first)) + 1).sum()

@@ -63,7 +63,7 @@ struct FilterStage {
     is_field_known: bool,
 }
 
-/// How many values that did not pass are listed, and remembered to know which one was meant.
+/// The number of values listed that did not pass, and remembered to know which one was meant.
 const OTHERS: usize = 10;
 const MOST_OTHERS: usize = 1000;
 

@@ -15,7 +15,7 @@ use crate::{
     spelling::OneLine,
 };
 
-/// How many rows of a table are shown, unless all are asked for.
+/// The number of rows shown of a table, unless all are asked for.
 pub(crate) const MOST_ROWS: usize = 20;
 
 pub(super) fn write(info: &Info, all_threads: bool, out: &mut impl Write) -> io::Result<()> {
@@ -120,7 +120,7 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// How many files there are of a recording, and which.
+/// The number of files of a recording, and which files they are.
 struct RecordingCount<'a>(&'a RecordingFiles);
 
 impl fmt::Display for RecordingCount<'_> {

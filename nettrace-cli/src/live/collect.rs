@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{failure::Failure, file_name, read_options::ReadOptions, standard_error};
 
-/// How much is read at a time.
+/// The number of bytes read at a time.
 const CHUNK: usize = 64 << 10;
 /// More bytes than a trace has before the end of its first block.
 const LONGEST_HEAD: usize = 1 << 20;
@@ -207,7 +207,7 @@ fn default_path(target: &Target) -> Result<PathBuf, Failure> {
 /// Where the bytes go that a process sends. Until they are known to be a trace, nowhere: a process
 /// that refuses, or sends something else, leaves an old file as it is, and no empty one.
 struct TraceCopy<'a, W: Write> {
-    /// What has come so far. `None`: it is a trace.
+    /// The bytes so far. `None`: it is a trace.
     held: Option<Vec<u8>>,
     /// `None`: standard output, or the file is made.
     place: Option<OutputFile<'a>>,

@@ -24,19 +24,19 @@ const WINDOW: usize = 1 << 10;
 /// After so long without another packet, those that wait are not going to have their turn.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How large the socket's buffer should be. The system may allow less.
+/// The wanted size of the socket's buffer. The system may allow less.
 const BUFFER: usize = 16 << 20;
 
-/// How many datagrams are taken between two looks at signals and clock.
+/// The number of datagrams taken between two looks at signals and clock.
 const ROUND: usize = 1 << 12;
 
 /// After so many bytes they are written.
 const BATCH: usize = 4 << 20;
 
-/// How often more is taken at the end, from a sender that never stops.
+/// The number of further rounds at the end, for a sender that never stops.
 const LAST_ROUNDS: u32 = 16;
 
-/// What to receive, and where to.
+/// The address to receive at, and the output.
 pub(super) struct ReceiveOptions<'a> {
     pub(super) address: SocketAddr,
     /// `None` for a name made from the port, `-` for standard output.
@@ -195,7 +195,8 @@ impl PacketReceiver {
 mod tests {
     use super::*;
 
-    /// What comes faster than it is written waits in the socket, not in memory without bound.
+    /// Packets that come faster than they are written wait in the socket, not in memory without
+    /// bound.
     #[test]
     fn a_flood_is_written_in_between() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -14,9 +14,9 @@ use crate::{failure::Failure, standard_error};
 
 /// The variable by which a process waits at its own socket until a tool resumes it.
 const SUSPEND: &str = "DOTNET_DefaultDiagnosticPortSuspend";
-/// How often this command looks for the socket.
+/// Interval at which this command looks for the socket.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How long it looks before it says what it waits for.
+/// Time after which it says what it waits for.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// A program that was started, and where it listens.

@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 
-/// How long a process may take to end its trace.
+/// Time for a process to end its trace.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The bytes of a trace while they come. Some time after `end`, or after a signal, the trace has

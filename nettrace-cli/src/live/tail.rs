@@ -133,7 +133,7 @@ fn wrap(lines: &str, columns: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// What the process is asked for. It sends nothing else.
+/// The providers that the process is asked for. It sends nothing else.
 fn wanted(filter: &FilterOptions) -> Vec<Wanted> {
     let mut names: Vec<_> = filter.provider.iter().map(ToString::to_string).collect();
     if names.is_empty() {

@@ -99,7 +99,7 @@ struct TopRow {
     events: u64,
 }
 
-/// What one interval shows.
+/// The rows of one interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct TopInterval {
     /// Seconds since the start.

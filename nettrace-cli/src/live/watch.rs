@@ -16,21 +16,21 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::session::Signals;
 use crate::{failure::Failure, read_options::ReadOptions, spelling::OneLine};
 
-/// How long a process may take to end its trace.
+/// Time for a process to end its trace.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What to watch, and for how long.
+/// The trace to watch, and the duration.
 pub(super) struct WatchOptions<'a> {
     pub(super) target: &'a Target,
     /// End the trace.
     pub(super) signals: &'a Signals,
-    /// How often something is shown.
+    /// The time between two views.
     pub(super) interval: Duration,
     pub(super) duration: Option<Duration>,
     pub(super) limits: ReadOptions,
 }
 
-/// What is shown of a trace.
+/// A view of a trace.
 pub(super) trait TraceView: Send {
     /// Takes an event.
     fn event(&mut self, event: &Event<'_>);
@@ -160,7 +160,7 @@ pub(super) enum OutputSurface {
 }
 
 impl OutputSurface {
-    /// What standard output is.
+    /// The kind of standard output.
     pub(super) fn of_stdout() -> Self {
         match rustix::termios::tcgetwinsize(std::io::stdout()) {
             Ok(size) if size.ws_row > 0 && size.ws_col > 0 => {

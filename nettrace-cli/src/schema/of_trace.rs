@@ -1,4 +1,4 @@
-//! What a trace says of its event types.
+//! The event types of a trace, as it describes them.
 
 use nettrace_event::{
     guid,

@@ -202,7 +202,7 @@ fn unique(ident: String, taken: &mut HashMap<String, u32>) -> String {
     free
 }
 
-/// What Rust calls a field, and whether that is another name.
+/// The name of a field in Rust, and whether it differs from the original.
 fn field_name(name: &str, taken: &mut HashMap<String, u32>) -> (String, bool) {
     let mut ident = String::new();
     let mut before = '_';

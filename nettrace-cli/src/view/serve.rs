@@ -24,16 +24,16 @@ use crate::failure::Failure;
 /// The size of the head of a request.
 const MOST_HEAD: u64 = 16 << 10;
 
-/// How many requests are answered at a time. Browsers also connect without asking.
+/// The number of requests answered at a time. Browsers also connect without asking.
 const MOST_AT_ONCE: usize = 32;
 
-/// How long a client can take to send its request, and to take the next bytes of the answer.
+/// Time for a client to send its request, and to take the next bytes of the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The length of the secret, in bytes.
 const SECRET: usize = 16;
 
-/// What is served.
+/// The contents that the server serves.
 #[derive(Debug)]
 struct ServedPage {
     /// Where it is: `/SECRET/` and a name.
@@ -187,7 +187,7 @@ impl Read for DeadlineReader<'_> {
     }
 }
 
-/// What a request wants.
+/// The contents of a request.
 #[derive(Debug, PartialEq, Eq)]
 struct HttpRequest {
     method: String,

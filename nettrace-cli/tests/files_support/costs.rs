@@ -1,4 +1,4 @@
-//! What commands cost is bounded by the bytes of the files, whoever wrote them.
+//! The cost of commands is bounded by the bytes of the files, whatever program wrote them.
 
 use std::{
     collections::BTreeSet,

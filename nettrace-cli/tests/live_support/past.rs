@@ -1,4 +1,4 @@
-//! What a flight recorder has kept, and what comes, for those who attach.
+//! The past and the future of a flight recorder, for tools that attach.
 
 use std::{fs, path::Path, process, thread, time::Duration};
 

@@ -13,12 +13,12 @@ use crate::rotation::Rotation;
 const BUFFER_MB: usize = 256;
 /// Where the trace goes if `DOTNET_EventPipeOutputPath` is absent.
 const DOTNET_PATH: &str = "trace.nettrace";
-/// What the names of this project's variables begin with.
+/// The prefix of this project's variables.
 const PREFIX: &str = "NETTRACE_";
 /// The filters of the session.
 pub(super) const PROVIDERS: &str = "NETTRACE_PROVIDERS";
-/// What has no effect without `NETTRACE_OUTPUT`. [`PROVIDERS`] is not among them, because an
-/// application may read it itself, and `NETTRACE_REDACT` is for all traces.
+/// Variables without effect unless `NETTRACE_OUTPUT` is set. [`PROVIDERS`] is not among them,
+/// because an application may read it itself, and `NETTRACE_REDACT` is for all traces.
 const OF_OUTPUT: [&str; 5] = [
     "NETTRACE_ROTATE",
     "NETTRACE_KEEP",
@@ -27,7 +27,7 @@ const OF_OUTPUT: [&str; 5] = [
     "NETTRACE_BUFFER_MB",
 ];
 
-/// What the environment asks for.
+/// The session that the environment asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EnvironmentPlan {
     pub(super) path: OutputPath,
@@ -122,7 +122,7 @@ fn forbidden(variables: &Variables<'_>) -> bool {
             .any(|name| matches!(variables.dotnet_number(name), Ok(Some(0))))
 }
 
-/// What the environment asks for. `None`: nothing.
+/// The session that the environment asks for. `None`: nothing.
 pub(super) fn plan(variables: &Variables<'_>) -> Result<Option<EnvironmentPlan>, BadVariable> {
     if let Some((_, path)) = variables.own("NETTRACE_OUTPUT") {
         return own_plan(variables, path.into()).map(Some);
@@ -179,7 +179,7 @@ fn key_values(text: &str) -> Result<Vec<(String, String)>, String> {
     pairs.map(pair).collect()
 }
 
-/// What no session of this process may have that the environment or a client asks for:
+/// Values that no session of this process may have that the environment or a client asks for:
 /// `NAME[=mask|=hash|=keep],…`.
 fn redacted(variables: &Variables<'_>) -> Result<Vec<(String, Redact)>, BadVariable> {
     let Some((variable, value)) = variables.own("NETTRACE_REDACT") else { return Ok(Vec::new()) };
@@ -274,7 +274,7 @@ fn dotnet_providers(text: &str) -> Result<Vec<ProviderFilter>, FilterError> {
     if filters.is_empty() { Err(FilterError::Empty) } else { Ok(filters) }
 }
 
-/// What must hold of any text, as a list of providers.
+/// Checks the properties of any text as a list of providers.
 #[cfg(feature = "__fuzzing")]
 pub(crate) fn check(text: &str) {
     if let Ok(filters) = dotnet_providers(text) {

@@ -2,7 +2,7 @@
 
 use super::{Malformed, Reader, put_text, put_u32, put_u64};
 
-/// What a client wants to collect.
+/// A client's request for a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Collect {
     pub(crate) session: SessionType,
@@ -31,7 +31,7 @@ pub(crate) enum Format {
     NetTrace,
 }
 
-/// What happens to events while the memory is full.
+/// The handling of events while the memory is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Buffering {
     Drop,

@@ -1,6 +1,6 @@
 //! Reads numbers, texts and lists from the payload of a message.
 
-/// What is wrong with a payload.
+/// A defect of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
     #[error("the message ends within a value")]

@@ -28,7 +28,7 @@ use crate::{encode::PayloadEncoder, field::TraceField, schema::FieldType};
 pub struct Cut<T, const MOST: usize>(pub T);
 
 impl<T: AsRef<str>, const MOST: usize> Cut<T, MOST> {
-    /// What is kept of the text, and the mark behind it if something is left out.
+    /// The kept part of the text, and the mark behind it if something is left out.
     fn kept(&self) -> (&str, &'static str) {
         let text = self.0.as_ref();
         // No text has more units than bytes.

@@ -39,7 +39,7 @@ impl<K, V> Clone for Pairs<'_, K, V> {
 
 impl<K, V> Copy for Pairs<'_, K, V> {}
 
-/// What a map consists of.
+/// An entry of a map.
 struct Entry<K, V>(core::marker::PhantomData<(K, V)>);
 
 impl<K: TraceField, V: TraceField> Entry<K, V> {

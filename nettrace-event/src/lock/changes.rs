@@ -1,4 +1,4 @@
-//! What differs between two catalogues, and what that does to those who read traces.
+//! Differences between two catalogues, and their effect on readers.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -10,12 +10,12 @@ use core::fmt;
 
 use crate::lock::{Catalogue, Event, Field, Type, text::level};
 
-/// What a change does to those who read traces.
+/// The effect of a change on readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     /// Nothing.
     Note,
-    /// What worked goes on to work.
+    /// Readers go on working.
     Compatible,
     /// Filters select other events, or values mean something else.
     Warning,
@@ -37,11 +37,11 @@ impl fmt::Display for Verdict {
 /// A difference between two catalogues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What it does to readers.
+    /// The effect on readers.
     pub verdict: Verdict,
     /// The event: its provider and its name.
     pub event: String,
-    /// What has changed.
+    /// A description of the change.
     pub what: String,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What has changed, by events and in their order.
+/// The changes, by events and in their order.
 ///
 /// ```
 /// use nettrace_event::lock::{Catalogue, Verdict, changes};
@@ -138,7 +138,7 @@ fn pair<'a>(old: &'a Catalogue, new: &'a Catalogue) -> (Pairs<'a>, Vec<&'a Event
     (pairs, gone, added)
 }
 
-/// Which of two events of one name is the other. The first rule that holds decides.
+/// Rules that match two events of one name. The first rule that holds decides.
 const BY_NAME: [Rule; 5] = [
     |a, b| a == b,
     |a, b| (a.version, &a.module, &a.fields) == (b.version, &b.module, &b.fields),
@@ -335,7 +335,7 @@ impl Of<'_> {
         }
     }
 
-    /// What was secret and is not any more, also within the values of fields.
+    /// Finds values that were secret and no longer are, also within the values of fields.
     fn secrets(&mut self) {
         let mut found = Vec::new();
         told_fields(&self.old.fields, &self.new.fields, &mut Vec::new(), &mut found);
@@ -386,8 +386,8 @@ impl Of<'_> {
     }
 }
 
-/// What tells a field from the others of its event or object: its name, and how many fields before
-/// have the same one.
+/// The identity of a field within its event or object: its name, and how many fields before have
+/// the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FieldName<'a>(&'a str, usize);
 

@@ -13,7 +13,7 @@ use crate::lock::{Catalogue, FIRST_LINE, Verdict, changes};
 /// The variable that lets the test write the file.
 const VARIABLE: &str = "NETTRACE_SCHEMA";
 
-/// Which events the test compares with which file.
+/// The events that the test compares, and the file.
 ///
 /// ```
 /// nettrace_event::schema_lock!(|lock| lock

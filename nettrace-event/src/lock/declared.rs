@@ -17,7 +17,7 @@ pub struct Declared {
     pub ty: &'static EventType,
     /// The package that has it.
     pub package: &'static str,
-    /// What the doc comments of its fields say, in the order of the fields. Empty: nothing.
+    /// The texts of its fields' doc comments, in the order of the fields. Empty: nothing.
     pub meanings: &'static [&'static str],
 }
 

@@ -15,7 +15,7 @@ use crate::{
     schema::Level,
 };
 
-/// How the text begins, whoever has made it.
+/// The first line of the file.
 pub const FIRST_LINE: &str = "# nettrace schema 1";
 
 /// A text that is not a catalogue.
@@ -23,7 +23,7 @@ pub const FIRST_LINE: &str = "# nettrace schema 1";
 pub struct ParseError {
     /// The number of the line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// A description of the problem.
     pub problem: String,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Catalogue {
 
 /// `same` are the events that want the same id, with this one.
 fn write_event(event: &Event, same: &[&Event], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    /// How many others are named.
+    /// The number of others that are named.
     const MOST: usize = 3;
 
     writeln!(f, "  version {}", event.version)?;

@@ -47,7 +47,7 @@ impl Type {
         Self::Plain(name.to_string())
     }
 
-    /// What a trace of version 6 says of the type. It does not tell a duration from a number, or an
+    /// The type as a trace of version 6 states it. It does not tell a duration from a number, or an
     /// option from an array.
     #[must_use]
     pub fn stored(&self) -> Self {
@@ -128,7 +128,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// How deep types may be within each other.
+/// The deepest nesting of types.
 const DEEPEST: u32 = 64;
 
 impl core::str::FromStr for Type {

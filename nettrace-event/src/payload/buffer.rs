@@ -52,7 +52,7 @@ impl fmt::Display for Refusal {
 
 impl error::Error for Refusal {}
 
-/// How a payload tells where a text ends.
+/// The end of a text in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextBounds {
     /// By the number of its code units, a `u16` before it.
@@ -211,7 +211,7 @@ pub fn put_utf16(buffer: &mut (impl Buffer + ?Sized), text: &str, bounds: TextBo
 #[cfg(feature = "alloc")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VecBuffer {
-    /// What was appended.
+    /// The appended bytes.
     pub bytes: Vec<u8>,
     /// Why the event is refused, if it is.
     pub refusal: Option<Refusal>,

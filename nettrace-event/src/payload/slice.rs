@@ -57,19 +57,19 @@ const fn refused(refusal: Refusal) -> usize {
     FAILED | REFUSED | (refusal as usize) << REASON
 }
 
-/// How many bytes were written, or why they are of no use.
+/// The number of bytes written, or why they are of no use.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoded(usize);
 
 impl Encoded {
-    /// How many bytes were written. `None` if something did not fit or was refused.
+    /// The number of bytes written. `None` if something did not fit or was refused.
     #[inline]
     #[must_use]
     pub fn size(self) -> Option<usize> {
         (self.0 < FAILED).then_some(self.0)
     }
 
-    /// How many bytes were written. More than any event has if something did not fit or was
+    /// The number of bytes written. More than any event has if something did not fit or was
     /// refused.
     #[inline(always)]
     #[must_use]

@@ -1,4 +1,4 @@
-//! Which index and which id a type has.
+//! The index and the id of a type.
 //!
 //! A table finds a type by provider and id. It is an array of lists that go through the types
 //! themselves, so it needs no memory but theirs. Only the holder of the registry's lock reads or

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::{guid::GuidText, trace_context::id::SpanId};
 
-/// What the sum of the first three words of a path GUID starts from.
+/// The start of the sum over the first three words of a path GUID.
 const SUM_START: u32 = 0x599D_99AD;
 /// The bytes before the checksum, which hold the path.
 const PATH_LEN: usize = 12;
@@ -159,7 +159,7 @@ impl ActivityId {
         (self.low as u128 | (self.high as u128) << 64).to_le_bytes()
     }
 
-    /// What the checksum adds to the sum: the id of the process if this is a path GUID.
+    /// The process's part of the checksum: the id of the process if this is a path GUID.
     const fn process_bits(self) -> u32 {
         sum(self.low, self.high) ^ (self.high >> 32) as u32
     }

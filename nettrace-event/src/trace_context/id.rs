@@ -14,7 +14,7 @@ use crate::hex::{self, NoDigit};
 pub enum IdError {
     /// It has another number of digits: 32 for a trace, 16 for a span.
     Length {
-        /// How many it must have.
+        /// The right number of digits.
         digits: usize,
     },
     /// It has a character that is not a lowercase hexadecimal digit.

@@ -53,7 +53,7 @@ impl From<NoDigit> for TraceParentError {
     }
 }
 
-/// What a caller says of a trace besides its ids.
+/// A caller's information about a trace besides its ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TraceFlags(u8);
 
@@ -291,7 +291,7 @@ impl TraceContext {
         self.flags
     }
 
-    /// What services along the way have added. `None` if they have added nothing.
+    /// The additions of services along the way. `None` if they have added nothing.
     #[must_use]
     pub fn state(&self) -> Option<&TraceState> {
         self.state.as_deref()

@@ -46,7 +46,7 @@ impl fmt::Display for TraceStateError {
 
 impl core::error::Error for TraceStateError {}
 
-/// What services along the way have added to a trace: pairs of key and value, the newest first.
+/// Additions to a trace by services along the way: pairs of key and value, the newest first.
 ///
 /// ```
 /// use nettrace_event::trace_context::TraceState;

@@ -14,7 +14,7 @@ use crate::{
     valid,
 };
 
-/// What readers know such a type by.
+/// The key by which readers know such a type.
 const KEY: &str = "nettrace.span";
 const VALUE: &str = "single";
 
@@ -100,7 +100,7 @@ impl SpanEvents<'_> {
         })
     }
 
-    /// How many bytes of fields take no allocation.
+    /// The number of bytes of fields that take no allocation.
     fn room(&self) -> usize {
         self.start.iter().map(|field| size(&field.ty)).sum()
     }
@@ -211,7 +211,7 @@ fn local(at: usize) -> Ident {
     Ident::new(&format!("__kept{at}"), Span::mixed_site())
 }
 
-/// How many bytes a value of a type takes, if the type is written as usual.
+/// The number of bytes of a value of a type, if the type is written as usual.
 fn size(ty: &TokenStream) -> usize {
     match ty.to_string().rsplit(' ').next().unwrap_or_default() {
         "bool" | "u8" | "i8" => 1,

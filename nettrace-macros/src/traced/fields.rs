@@ -134,7 +134,7 @@ fn name_of_argument(expr: &Expr, function: &ItemFn, errors: &mut Errors) -> Opti
     None
 }
 
-/// How a value is recorded whose type is not written.
+/// Expressions that record a value whose type is not written.
 fn ways_to_record(name: &Ident, value: impl Display) -> String {
     format!(
         "`{name}: u64 = {value}` for a number, `{name} = {value}.as_str()` for a `String`, or \
@@ -226,7 +226,7 @@ fn identifier(expr: &Expr) -> Option<Ident> {
     }
 }
 
-/// What the arguments are named, also within their patterns, with the types that are written.
+/// The names of the arguments, also within their patterns, with the types that are written.
 pub(super) fn arguments(function: &ItemFn) -> Vec<(&Ident, Option<&Type>)> {
     let mut all = Vec::new();
     for argument in &function.sig.inputs {

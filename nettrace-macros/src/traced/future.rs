@@ -138,7 +138,7 @@ fn parts(block: &mut Block) -> Option<(&mut [Stmt], &mut Expr)> {
     Some((before, inside(tail)))
 }
 
-/// What is in parentheses, and what is cast.
+/// The expression inside parentheses and casts.
 fn inside(mut expr: &mut Expr) -> &mut Expr {
     loop {
         expr = match expr {

@@ -65,7 +65,7 @@ pub(crate) fn traced(arguments: TokenStream, item: TokenStream, home: Path) -> T
     function.into_token_stream()
 }
 
-/// What is wrong with an item that is another one than a function.
+/// The problem with an item that is no function.
 fn no_function(item: &TokenStream) -> Option<syn::Error> {
     let (at, words) = match syn::parse2(item.clone()).ok()? {
         Item::Impl(item) => (item.impl_token.span, "put it on the methods of this `impl`"),
@@ -80,7 +80,7 @@ struct Spec<'a> {
     call: SpanEvents<'a>,
     /// A `Parent`. `None`: the span in force.
     parent: Option<TokenStream>,
-    /// What else must hold for a span to begin.
+    /// A further condition for a span to begin.
     enabled_if: Option<&'a Expr>,
     /// Whether its trace is recorded, if it is a root.
     sample: Option<&'a Expr>,
@@ -89,7 +89,7 @@ struct Spec<'a> {
     err: Option<Text>,
 }
 
-/// How a value is recorded.
+/// The form in which a value is recorded.
 struct Text {
     /// A variant of `__traced::Shown`, with the span of the key.
     variant: Ident,
@@ -97,7 +97,7 @@ struct Text {
     number: Option<Type>,
 }
 
-/// What keeps a span that has begun.
+/// The owner of a span that has begun.
 #[derive(Clone, Copy)]
 enum Guard<'a> {
     /// The call that has this name. It is in force until the call ends.
@@ -503,7 +503,8 @@ impl Text {
         quote_spanned!(variant.span()=> #core::option::Option::Some(#shown))
     }
 
-    /// What a key asks for. A number is recorded as it is, unless the key asks for its text.
+    /// Reads the form that a key asks for. A number is recorded as it is, unless the key asks for
+    /// its text.
     fn read(
         attrs: &Attrs,
         key: &str,

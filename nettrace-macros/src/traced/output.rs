@@ -1,11 +1,11 @@
-//! What a function under `#[traced]` returns, as far as it is written.
+//! The result of a function under `#[traced]`, as far as it is written.
 
 use syn::{
     GenericArgument, PathArguments, ReturnType, Signature, Type, TypeParamBound, parse_quote,
     visit_mut::{self, VisitMut},
 };
 
-/// What a call returns.
+/// The result of a call.
 pub(super) struct Output {
     /// Its type, with `_` in place of `impl …`. For a future, what it returns.
     pub(super) ty: Type,

@@ -16,7 +16,7 @@ use crate::{
     sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
-/// How many counts threads share.
+/// The number of shards.
 const SHARDS: usize = 16;
 
 /// Counts of some threads, in lines of their own.

@@ -36,7 +36,7 @@ const FIRST: usize = if cfg!(nettrace_loom) { 1 } else { 1_024 };
 const PAGE: usize = if cfg!(nettrace_loom) { 1 } else { 64 };
 /// Pages of a node.
 const PAGES: usize = if cfg!(nettrace_loom) { 1 } else { 512 };
-/// How many cells there are.
+/// The number of cells.
 pub(crate) const CELLS: u32 = (FIRST + PAGE * PAGES) as u32;
 /// The number of no cell.
 pub(crate) const NO_CELL: u32 = u32::MAX;
@@ -97,7 +97,7 @@ fn nodes() -> impl Iterator<Item = &'static ThreadCells> {
     })
 }
 
-/// How many nodes there are, besides the shared one.
+/// The number of nodes besides the shared one.
 #[cfg(all(test, nettrace_loom))]
 pub(crate) fn count_nodes() -> usize {
     nodes().skip(1).count()

@@ -14,7 +14,7 @@ use crate::{
     sync::thread::LocalKey,
 };
 
-/// How many keys a thread remembers. When there are more, it forgets them all.
+/// The number of keys that a thread remembers. When there are more, it forgets them all.
 const REMEMBERED: usize = 4_096;
 
 /// Records what a program counts by the macros of the crate `metrics`, as instruments of a meter.

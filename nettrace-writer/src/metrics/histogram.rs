@@ -1,4 +1,4 @@
-//! How often values of each size were recorded.
+//! Counts of the values of each size.
 //!
 //! A value's bucket is given by its sign, its exponent and the upper ten bits of its mantissa. All
 //! values of a bucket differ by less than 0.1 % from its least (in magnitude), which stands for
@@ -17,7 +17,7 @@ use crate::{
 
 /// Bits of the mantissa that a bucket has.
 const MANTISSA: u32 = 10;
-/// How far the bits of a value are shifted to give its bucket.
+/// The shift from the bits of a value to its bucket.
 const SHIFT: u32 = 52 - MANTISSA;
 /// Buckets of one exponent.
 const BUCKETS: usize = 1 << MANTISSA;
@@ -84,7 +84,7 @@ fn value(bucket: u32) -> f64 {
     f64::from_bits(u64::from(bucket) << SHIFT)
 }
 
-/// What was recorded between two times.
+/// The values recorded between two times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Distribution {
     pub(crate) count: u64,

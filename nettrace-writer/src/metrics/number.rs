@@ -52,7 +52,7 @@ impl Number {
         }
     }
 
-    /// How much this is more than `before`.
+    /// The difference from `before`.
     pub(crate) fn minus(self, before: Self) -> Self {
         match (self, before) {
             // A counter that went back (it was reset, for example) has a negative rate.

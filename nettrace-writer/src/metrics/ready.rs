@@ -6,10 +6,10 @@ use crate::{
     sync::{AtomicBool, Ordering},
 };
 
-/// What the system knows of the process.
+/// Values of the process that the system knows.
 #[cfg(unix)]
 static PROCESS: Meter = Meter::new("NetTrace.Process");
-/// What sessions know of themselves.
+/// Values that sessions have of themselves.
 static TRACER: Meter = Meter::new("NetTrace.Tracer");
 
 /// Name, unit, description and value of an instrument for each session.

@@ -19,7 +19,7 @@ use crate::{
     session::Session,
 };
 
-/// How long [`Reporting::finish`] waits for the thread that reports.
+/// Time that [`Reporting::finish`] waits for the thread that reports.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The arguments of a report that a program asks for name it so.
 const OWN: &str = "trace";
@@ -214,7 +214,7 @@ fn wait(locked: LockedState, longest: Duration) -> LockedState {
     CHANGED.wait_for(locked, longest)
 }
 
-/// What the thread does, until there are no reports.
+/// Reports until there are no more reports. The work of the thread.
 fn run() {
     let mut locked = lock();
     loop {

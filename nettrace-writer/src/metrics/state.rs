@@ -26,12 +26,12 @@ use crate::{
     sync::{AtomicU64, Condvar, Mutex, Ordering},
 };
 
-/// How many series an instrument has. Further ones share one.
+/// The number of series of an instrument. Further ones share one.
 pub(crate) const MAX_SERIES: usize = 2_000;
 /// The tags of the series that all further ones share.
 const OVERFLOW: &str = "overflow=true";
 
-/// What an instrument counts.
+/// The kind of value that an instrument counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum InstrumentKind {
     Counter,
@@ -58,7 +58,7 @@ impl InstrumentKind {
     }
 }
 
-/// What is known of a meter.
+/// The description of a meter.
 #[derive(Debug)]
 pub(crate) struct MeterInfo {
     pub(crate) name: String,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Instrument {
     }
 }
 
-/// What an instrument will be.
+/// The description of an instrument to be made.
 #[derive(Default)]
 pub(crate) struct Description {
     pub(crate) name: String,
@@ -104,7 +104,7 @@ pub(crate) struct Series {
     pub(crate) value: StoredValue,
 }
 
-/// How a value is kept.
+/// The storage of a value.
 #[derive(Debug)]
 pub(crate) enum StoredValue {
     /// A sum over threads, less what it was at first. The cell is [`NO_CELL`] if there was none
@@ -144,7 +144,7 @@ impl StoredValue {
     }
 }
 
-/// Which cells are in use.
+/// The cells in use.
 #[derive(Debug, Default)]
 struct CellAllocation {
     free: Vec<u32>,
@@ -171,14 +171,14 @@ pub(crate) struct InstrumentEntry {
     pub(crate) series: HashMap<Arc<str>, Arc<Series>>,
 }
 
-/// What the lock is for.
+/// The data behind the lock.
 #[derive(Debug, Default)]
 pub(crate) struct MetricsState {
     /// By id.
     pub(crate) instruments: BTreeMap<i32, InstrumentEntry>,
     last_id: i32,
     cells: CellAllocation,
-    /// How often an instrument has come or gone.
+    /// The number of times an instrument has come or gone.
     pub(crate) changes: u64,
     /// The reports that nobody is working at.
     pub(crate) reports: Vec<Report>,

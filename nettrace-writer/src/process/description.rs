@@ -1,9 +1,9 @@
-//! What a trace says of its process without being asked: the program, its host, and the container
-//! or the unit of systemd that it runs in.
+//! The process as a trace describes it without being asked: the program, its host, and the
+//! container or the unit of systemd that it runs in.
 
 use std::{env, path::Path};
 
-/// What Linux appends to the path of a running program whose file was deleted or replaced.
+/// The text that Linux appends to the path of a running program whose file was deleted or replaced.
 const DELETED: &str = " (deleted)";
 
 /// The names of a container's id in paths are hexadecimal and so long.

@@ -1,4 +1,4 @@
-//! What the process does in the child of a `fork`, and at `exit`.
+//! Handlers for the child of a `fork`, and for `exit`.
 //!
 //! Invariant H1: [`SESSIONS`] is null or comes from a `&'static Handlers`.
 #![allow(unsafe_code, reason = "the registration of handlers; H1")]
@@ -14,8 +14,8 @@ use crate::{
     sync::{AtomicBool, AtomicPtr, Ordering},
 };
 
-/// What a part of the program does in the child of each `fork`, and at `exit`. The former must not
-/// take locks or allocate.
+/// The handlers of a part of the program for the child of each `fork`, and for `exit`. The former
+/// must not take locks or allocate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handlers {
     pub(crate) in_child: fn(),

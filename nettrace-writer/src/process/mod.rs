@@ -1,5 +1,4 @@
-//! What the process is: its environment, its threads, and what happens to all of that
-//! at `fork` and `exit`.
+//! The process: its environment, its threads, and what becomes of both at `fork` and `exit`.
 
 pub(crate) mod description;
 #[cfg(unix)]
@@ -20,7 +19,7 @@ use crate::{
     sync::{AtomicU32, Ordering},
 };
 
-/// How many `fork`s separate this process from the first one.
+/// The number of `fork`s between this process and the first one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// Random bits: the standard library seeds its hash maps with some of the system.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What comes before a key that only the session gives, and that somebody else has given.
+/// The prefix of a key that only the session may state, and that the application has given.
 const GIVEN: &str = "given.";
 
 /// The key by which a trace has a key-value that the program gives.

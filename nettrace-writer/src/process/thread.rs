@@ -1,4 +1,4 @@
-//! What identifies a thread: its number in this process, its id in the system, its name.
+//! The identity of a thread: its number in this process, its id in the system, its name.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -192,14 +192,14 @@ impl ThreadRef {
         self.0.name.as_deref()
     }
 
-    /// What [`set_thread_key_value`] had set before this reference was made.
+    /// The key-values that [`set_thread_key_value`] had set before this reference was made.
     #[must_use]
     pub fn key_values(&self) -> &[(String, String)] {
         &self.0.key_values
     }
 }
 
-/// How many bytes of a thread's name are kept.
+/// The number of bytes kept of a thread's name.
 const MAX_NAME: usize = 256;
 
 fn shortened(mut name: String) -> String {

@@ -221,8 +221,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Which ids of spans a trace of version 6 has. The default is [`Ids::Activities`], with which
-    /// it is smallest. The other formats have the ids for which they have room.
+    /// The ids of spans in a trace of version 6. The default is [`Ids::Activities`], with which it
+    /// is smallest. The other formats have the ids for which they have room.
     ///
     /// A sink that [takes rows apart](Sink::takes_rows_apart), such as that of the module `tail`,
     /// gets [`Ids::Both`].
@@ -285,8 +285,8 @@ impl SessionBuilder {
         self
     }
 
-    /// How much of the budget the session touches at the start, in bytes. The default is 4 MiB. The
-    /// rest costs a page fault when events first reach a page.
+    /// The part of the budget that the session touches at the start, in bytes. The default is 4
+    /// MiB. The rest costs a page fault when events first reach a page.
     ///
     /// ```
     /// # use nettrace_writer::{Session, sink::MemorySink};
@@ -318,7 +318,7 @@ impl SessionBuilder {
         self
     }
 
-    /// What happens to events when the budget is used up. The default is [`OnFull::Drop`].
+    /// The handling of events when the budget is used up. The default is [`OnFull::Drop`].
     ///
     /// ```
     /// # use nettrace_writer::{OnFull, Session, sink::MemorySink};
@@ -366,7 +366,7 @@ impl SessionBuilder {
         self
     }
 
-    /// How often events are written. The default is 100 ms. If memory runs low, they are written
+    /// The time between writes. The default is 100 ms. If memory runs low, events are written
     /// sooner. A process that is killed loses at most the events of one interval and of one write.
     ///
     /// ```
@@ -381,7 +381,7 @@ impl SessionBuilder {
         self
     }
 
-    /// How long [`Session::finish`] and the drop of a session wait for the sink to take what is
+    /// Time that [`Session::finish`] and the drop of a session wait for the sink to take what is
     /// left. The default is 10 s. At `exit` the wait is shorter: two seconds for all sessions
     /// together.
     ///

@@ -71,7 +71,7 @@ impl Condition {
         Self { trigger, of: Some((provider.to_owned(), name.to_owned())), what }
     }
 
-    /// What an event of this type must be to meet the condition; `None` if it cannot.
+    /// The test that an event of this type must pass to meet the condition; `None` if it cannot.
     fn test(&self, schema: &EventSchema) -> Option<EventTest> {
         let is_span = matches!(self.what, Criterion::Slow(_) | Criterion::Failed);
         if let Some((provider, name)) = &self.of {
@@ -113,7 +113,8 @@ fn span_that_ends(schema: &EventSchema) -> Option<&'static str> {
     }
 }
 
-/// What an event of a type must be to meet a condition. Fields are given by their places.
+/// The test that an event of a type must pass to meet a condition. Fields are given by their
+/// places.
 #[derive(Clone, Copy, Debug)]
 enum EventTest {
     Always,
@@ -168,7 +169,7 @@ fn is_failure(text: Text<'_>) -> bool {
 /// Looks for the value of a field of the event, or of an option that the field is. Elements of
 /// arrays and parts of objects are deeper.
 struct FieldFinder {
-    /// How many fields come before.
+    /// The number of fields before it.
     fields: usize,
     depth: u32,
     test: EventTest,
@@ -224,7 +225,7 @@ pub(super) type FireTrigger = Box<dyn Fn(&str, &str) + Send>;
 /// Looks at the events that are kept, and fires.
 pub(super) struct Matcher {
     conditions: Vec<Condition>,
-    /// What each type must be, by its index: which condition, and the test.
+    /// The conditions of each type, by its index: which condition, and the test.
     types: Vec<Option<WatchedType>>,
     fire: FireTrigger,
 }

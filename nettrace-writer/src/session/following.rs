@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// How long the end of a stream waits for the events that no round has seen yet.
+/// Time that the end of a stream waits for the events that no round has seen yet.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A [flight recorder](crate::SessionBuilder::flight_recorder), for parts of the program that do

@@ -17,10 +17,10 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// How many sessions record now. Those of clients that have attached count as well.
+    /// The number of sessions that record now. Those of clients that have attached count as well.
     pub sessions: usize,
-    /// What did not start since the process began, and the [warnings](Session::warnings) of the
-    /// sessions: a sentence each.
+    /// Sessions that did not start since the process began, and the [warnings](Session::warnings)
+    /// of the others: a sentence each.
     pub problems: Vec<String>,
 }
 

@@ -13,13 +13,13 @@ use std::{
 
 use crate::protocol::clock::Stopwatch;
 
-/// How often to look.
+/// The interval between looks.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// In which part of the time some task must wait for memory.
 const SHORT: f64 = 0.1;
 
-/// What there is to look at, and what it said last.
+/// The files of the system to look at, and their last values.
 #[derive(Debug)]
 pub(super) struct MemoryPressure {
     pressure: PathBuf,
@@ -29,7 +29,7 @@ pub(super) struct MemoryPressure {
     out_of_memory: Option<u64>,
 }
 
-/// That memory is short, and how one sees it.
+/// A shortage of memory, and its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MemoryShortage {
     /// Some task waited for memory in so many per cent of the time.
@@ -39,7 +39,7 @@ pub(super) enum MemoryShortage {
 }
 
 impl MemoryPressure {
-    /// What the system has for this process.
+    /// The files that the system has for this process.
     pub(super) fn new() -> io::Result<Self> {
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -63,7 +63,7 @@ impl MemoryPressure {
         Ok(new)
     }
 
-    /// What has happened since the last look. `None`: memory is not short, or the files are gone.
+    /// The shortage since the last look. `None`: memory is not short, or the files are gone.
     pub(super) fn look(&mut self) -> Option<MemoryShortage> {
         if let Some(out) = self.times_out_of_memory() {
             let before = self.out_of_memory.replace(out).unwrap_or(out);
@@ -90,7 +90,7 @@ impl MemoryPressure {
     }
 }
 
-/// How long some task has waited for memory: `total`, in microseconds.
+/// Time that some task has waited for memory: `total`, in microseconds.
 fn waited(text: &str) -> io::Result<Duration> {
     let some = text.lines().find(|line| line.starts_with("some "));
     let total = some.and_then(|line| line.split_once("total="));

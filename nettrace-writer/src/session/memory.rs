@@ -44,7 +44,7 @@ fn least_budget(chunk_size: usize) -> usize {
     }
 }
 
-/// How much memory a session has, and where.
+/// The size of a session's memory, and its place.
 pub(crate) struct MemorySettings {
     /// Bytes for events that are not yet written.
     pub(crate) budget: usize,
@@ -77,12 +77,12 @@ impl Default for MemorySettings {
 pub(crate) struct Memory {
     pub(crate) pool: Pool,
     pub(crate) persistent: Option<Arc<Persistent>>,
-    /// What the process before has left.
+    /// The remains of the process before.
     pub(crate) recovered: Option<Recovered>,
 }
 
 impl MemorySettings {
-    /// How the budget is divided into chunks.
+    /// The division of the budget into chunks.
     pub(crate) fn layout(&self) -> Result<pool::Layout, Error> {
         let chunk_size = match self.chunk_size {
             Some(size) if CHUNK_SIZES.contains(&size) => size.next_multiple_of(64),
@@ -115,7 +115,7 @@ impl MemorySettings {
         })
     }
 
-    /// How many chunks the session touches at its start.
+    /// The number of chunks that the session touches at its start.
     pub(crate) fn prefaulted_chunks(&self, layout: &pool::Layout) -> u32 {
         (self.prefault.min(self.budget) / layout.chunk_size) as u32
     }

@@ -88,10 +88,10 @@ struct Inner {
     path: Option<PathBuf>,
     /// The variable of the environment that has the filters.
     filters_from: Option<String>,
-    /// What a flight recorder has beside, and its triggers.
+    /// The memory and the state of a flight recorder, and its triggers.
     recorder: Option<Recorder>,
     watch: Option<Box<DumpThread>>,
-    /// What the process before has left.
+    /// The remains of the process before.
     #[cfg_attr(not(feature = "persistent"), allow(dead_code, reason = "for recorder files"))]
     recovered: Option<Recovered>,
 }
@@ -567,8 +567,8 @@ impl Inner {
 
 #[cfg(feature = "persistent")]
 impl Session {
-    /// What the process before has left in its recorder file, if the builder was told to
-    /// [make a trace of it](SessionBuilder::recover_to). `None`: nothing.
+    /// The trace of what the process before has left in its recorder file, if the builder was told
+    /// to [make one](SessionBuilder::recover_to). `None`: nothing.
     #[must_use]
     pub fn recovered(&self) -> Option<&Recovered> {
         self.inner.recovered.as_ref()

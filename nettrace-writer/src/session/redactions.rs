@@ -18,7 +18,7 @@ pub(crate) struct RedactionSettings {
     shared: Vec<(String, Redact)>,
     own: Vec<(String, Redact)>,
     pub(super) scope: Scope,
-    /// How many of the names of the process the session has, its own among them. A session that
+    /// The number of names of the process that the session has, its own among them. A session that
     /// does without them has all that it needs.
     pub(crate) known: usize,
     /// `None`: there are no names.
@@ -97,8 +97,8 @@ fn is_hidden(name: &str, by: &[(String, Redact)]) -> bool {
     by.iter().any(|(other, how)| *how != Redact::Keep && last(other) == last(name))
 }
 
-/// What the process keeps out of its traces: a list that only grows, one entry for each session
-/// that had names of its own.
+/// The values that the process keeps out of its traces: a list that only grows, one entry for each
+/// session that had names of its own.
 mod shared_redactions {
     use std::{iter, sync::OnceLock};
 
@@ -177,13 +177,14 @@ fn redaction(settings: &RedactionSettings) -> Redaction {
     all
 }
 
-/// What is told of a panic: the key in a dump, and the fields of the event with the same.
+/// The names that a panic has in a trace: the key in a dump, and the fields of the event with the
+/// same.
 pub(super) type PanicFields = (&'static str, &'static [&'static str]);
 
 pub(super) const PANIC_FIELDS: [PanicFields; 2] =
     [("panic.message", &["message"]), ("panic.location", &["location", "file", "line", "column"])];
 
-/// What comes before the name of a field of that event.
+/// The prefix of a field's name in that event.
 const EVENT: &str = "Panic:";
 
 /// All names that something has which is told of a panic.

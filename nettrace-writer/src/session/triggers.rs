@@ -108,8 +108,8 @@ impl Triggers {
         }
     }
 
-    /// How long the recorder goes on before it writes, so that a dump has what came after its
-    /// trigger, too. The default is not at all. Triggers that come meanwhile have the same dump.
+    /// Time that the recorder goes on before it writes, so that a dump has what came after its
+    /// trigger, too. The default is zero. Triggers that come meanwhile have the same dump.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -121,7 +121,7 @@ impl Triggers {
         self
     }
 
-    /// How long triggers of the same name are left out after one, 60 s by default. They are
+    /// Time in which triggers of the same name are left out after one, 60 s by default. They are
     /// [counted](crate::DumpCounts::left_out). The first 64 names have each a rate of their own.
     ///
     /// ```
@@ -134,9 +134,9 @@ impl Triggers {
         self
     }
 
-    /// How many dumps of this session stay, 10 by default and at least 1. The oldest is deleted
-    /// when a newer one is complete. A dump gets its name when it is complete: one that fails, for
-    /// example because the disk is full, leaves no file.
+    /// The number of dumps of this session that stay, 10 by default and at least 1. The oldest is
+    /// deleted when a newer one is complete. A dump gets its name when it is complete: one that
+    /// fails, for example because the disk is full, leaves no file.
     ///
     /// ```
     /// # use nettrace_writer::Triggers;

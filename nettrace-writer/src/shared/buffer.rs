@@ -1,4 +1,4 @@
-//! What one thread has of one session, and references to it.
+//! The buffer of one thread for one session, and references to it.
 //!
 //! It is counted by references like an [`Arc`], but can be in a recorder file, which an `Arc`
 //! cannot.
@@ -24,7 +24,7 @@ use crate::{
     sync::{AtomicUsize, Ordering, fence},
 };
 
-/// What one thread has of one session.
+/// The state of one thread in one session.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ThreadBuffer {

@@ -1,4 +1,4 @@
-//! What can go wrong around a session. Recording itself has no error, only counters.
+//! Errors of a session. Recording itself has no error, only counters.
 
 use std::{fmt, io, time::Duration};
 
@@ -46,7 +46,7 @@ pub enum Error {
         "the process already has {limit} sessions, the most that can record at once; finish one"
     )]
     TooManySessions {
-        /// How many sessions a process can have at once.
+        /// The largest number of sessions in a process.
         limit: u32,
     },
     /// [`chunk_size`](crate::SessionBuilder::chunk_size) is out of range.
@@ -90,7 +90,7 @@ pub enum Error {
     FilterVariable {
         /// The variable's name.
         variable: String,
-        /// What is wrong with its value.
+        /// The defect of its value.
         reason: FilterError,
     },
     /// A placeholder in the name of [`file`](crate::SessionBuilder::file) has no value.
@@ -158,7 +158,7 @@ pub enum Error {
          the process ends"
     )]
     FinishTimeout {
-        /// How long `finish` has waited.
+        /// Time that `finish` has waited.
         after: Duration,
     },
     /// The session belongs to the process from which this one was forked.
@@ -208,7 +208,7 @@ mod tests {
     #[error("the upload was refused")]
     struct Refused(#[source] fmt::Error);
 
-    /// What a report of an error and its sources prints.
+    /// A report of an error and its sources.
     fn report(error: &Error) -> String {
         let mut text = error.to_string();
         let mut source = error.source();

@@ -59,7 +59,7 @@ pub struct ProviderFilter {
     ids: EventIdFilter,
 }
 
-/// Which ids of events a filter selects.
+/// The ids of events that a filter selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum EventIdFilter {
     All,
@@ -424,7 +424,7 @@ fn parse_keywords(text: &str, filter: &str) -> Result<u64, FilterError> {
     })
 }
 
-/// What is wrong with the [text form](ProviderFilter#text-form) of filters.
+/// A defect in the [text form](ProviderFilter#text-form) of filters.
 ///
 /// ```
 /// use nettrace_writer::{FilterError, ProviderFilter};
@@ -471,7 +471,7 @@ pub enum FilterError {
     Keywords {
         /// The filter.
         filter: String,
-        /// What stands in the place of the keywords.
+        /// The text in the place of the keywords.
         keywords: String,
     },
     /// There is no such level.
@@ -484,7 +484,7 @@ pub enum FilterError {
     Level {
         /// The filter.
         filter: String,
-        /// What stands in the place of the level.
+        /// The text in the place of the level.
         level: String,
     },
     /// The filter has a fourth part, as in `dotnet-trace`. Providers of this crate take no

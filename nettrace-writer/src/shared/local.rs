@@ -1,4 +1,4 @@
-//! What a thread keeps for itself: its buffer for each session.
+//! A thread's own state: its buffer for each session.
 //!
 //! The slots are a thread local without a destructor. So a slot is reached by an addition to the
 //! thread pointer, also in a signal handler and while the thread is being torn down. A second

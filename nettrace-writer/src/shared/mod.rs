@@ -1,5 +1,5 @@
-//! What the threads that record, a session's flusher and its handle share: the table of sessions,
-//! the state and the counts of each, the buffers of a thread.
+//! The state that recording threads, a session's flusher and its handle share: the table of
+//! sessions, the state and the counts of each, the buffers of a thread.
 
 pub(crate) mod buffer;
 pub(crate) mod channel;

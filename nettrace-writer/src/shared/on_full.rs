@@ -1,6 +1,7 @@
 //! The policy for events that come when the session's memory is full.
 
-/// What happens to an event when the session's memory is full. See [`SessionBuilder::on_full`](crate::SessionBuilder::on_full).
+/// The handling of an event when the session's memory is full. See
+/// [`SessionBuilder::on_full`](crate::SessionBuilder::on_full).
 ///
 /// ```
 /// use nettrace_writer::{Emit, OnFull, Session, TraceEvent, sink::MemorySink};

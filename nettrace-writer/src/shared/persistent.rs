@@ -22,23 +22,23 @@ cfg_if::cfg_if! {
     }
 }
 
-/// What the process before has left in its recorder file: see
+/// The trace of what the process before has left in its recorder file: see
 /// [`SessionBuilder::recover_to`](crate::SessionBuilder::recover_to).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
     /// The trace that was made of it.
     pub path: PathBuf,
-    /// How many events the trace has.
+    /// The number of events in the trace.
     pub events: u64,
-    /// How many events are lost, as the trace says.
+    /// The number of lost events, as the trace states it.
     pub lost: u64,
     /// Why there is no trace, or what it lacks because the recorder file is damaged. That file is
     /// kept then: `.previous` follows its name.
     pub error: Option<String>,
 }
 
-/// What a trace names besides threads, because it has lost events.
+/// A counter of lost events without a thread, which a trace names like one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum UnattributedCounter {

@@ -59,7 +59,7 @@ static TABLE: AtomicPtr<Mutex<SessionTable>> = AtomicPtr::new(ptr::null_mut());
 /// tracepoints, so the kernel may listen at any time.
 #[cfg(any(unix, feature = "user_events"))]
 const TRACEPOINTS: u32 = 1 << 31;
-/// How often what sessions record has changed.
+/// The number of changes of what sessions record.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 /// The number of the change by which the session in a slot began.
 static BEGUN: [AtomicU32; SESSION_BITS as usize] =
@@ -74,7 +74,7 @@ struct SessionTable {
     /// stopped.
     reserved: u32,
     known_types: SlotTypes,
-    /// What did not start, the oldest first.
+    /// Problems at the start of sessions, the oldest first.
     problems: Vec<String>,
     #[cfg(feature = "testing")]
     captures: captures::Captures,
@@ -98,8 +98,8 @@ impl SessionTable {
         return 0;
     }
 
-    /// What a session is to do with events of a type, as the bits that it sets: to record them, and
-    /// to lose them. If it records them, their rows can come from now on.
+    /// The bits that a session sets for events of a type: to record them, and to lose them. If it
+    /// records them, their rows can come from now on.
     fn bits(&mut self, session: &Shared, ty: &'static EventType) -> (u32, u32) {
         let bit = 1 << session.slot;
         if !session.wants(ty) {
@@ -221,7 +221,7 @@ fn note_change() -> u32 {
     CHANGES.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// How often what sessions record has changed.
+/// The number of changes of what sessions record.
 #[inline]
 pub(crate) fn changes() -> u32 {
     CHANGES.load(Ordering::Relaxed)
@@ -348,7 +348,7 @@ pub(crate) fn session(slot: u32) -> Option<Arc<Shared>> {
     table().lock().slots.get(slot as usize)?.clone()
 }
 
-/// How many problems are remembered.
+/// The number of problems remembered.
 const MOST_PROBLEMS: usize = 16;
 
 /// Remembers, once, that something did not start.
@@ -363,7 +363,8 @@ pub(crate) fn note_problem(attach: fn(), problem: String) {
     });
 }
 
-/// What did not start so far. Empty in a signal handler that interrupted the taking of locks.
+/// Problems at the start of sessions so far. Empty in a signal handler that interrupted the taking
+/// of locks.
 pub(crate) fn problems() -> Vec<String> {
     holding_locks(|| table().lock().problems.clone()).unwrap_or_default()
 }

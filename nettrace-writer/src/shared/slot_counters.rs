@@ -11,7 +11,7 @@ use crate::{
 pub(crate) static UNPLACED: [AtomicU64; SESSION_BITS as usize + 1] =
     [const { AtomicU64::new(0) }; SESSION_BITS as usize + 1];
 
-/// What sampling has left out, as far as it is counted in no thread's buffer: spans and events.
+/// Counts of what sampling has left out, as far as no thread's buffer has them: spans and events.
 pub(crate) struct SampledOutCounts([AtomicU64; 2]);
 
 /// By bit of a word: those of sessions, and the kernel's.

@@ -1,4 +1,4 @@
-//! What the threads of a session, its flusher and its handle share.
+//! The state that the threads of a session, its flusher and its handle share.
 
 mod sink_counters;
 
@@ -37,11 +37,11 @@ use crate::{
     sync::{AtomicBool, AtomicU32, Condvar, Mutex, Ordering, thread},
 };
 
-/// How long to wait for threads in the middle of events, for exact counts, when a session is left
-/// to a flusher that is held up.
+/// Time to wait for threads in the middle of events, for exact counts, when a session is left to a
+/// flusher that is held up.
 const LEAVE_PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a thread asks of the flusher.
+/// A request to the flusher.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Begin a round soon, because memory runs low.
@@ -55,7 +55,7 @@ pub(crate) enum Command {
     Finish,
 }
 
-/// What the threads of a session, its flusher and its handle share.
+/// The state that the threads of a session, its flusher and its handle share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) slot: u32,
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     pub(crate) floor: Floor,
     pub(crate) barrier: Barrier,
     pub(crate) on_full: OnFull,
-    /// Which events the session records; `None`: all. Changed under the lock of the table of
+    /// The events that the session records; `None`: all. Changed under the lock of the table of
     /// [`sessions`](crate::shared::sessions) only.
     filters: Mutex<Option<Vec<ProviderFilter>>>,
     /// The types that the session's rows may have, in the order in which they came. It only grows:
@@ -73,7 +73,8 @@ pub(crate) struct Shared {
     known_types: Mutex<Vec<KnownType>>,
     /// The names of values to keep out that nothing in the trace has had so far.
     pub(crate) unredacted: Mutex<Vec<String>>,
-    /// How many names of values that the process keeps out of its traces it knew at its start.
+    /// The number of names of values that the process kept out of its traces at the session's
+    /// start.
     pub(crate) redactions: usize,
     commands: Sender<Command>,
     pub(crate) idle: Idle,
@@ -87,9 +88,9 @@ pub(crate) struct Shared {
     pub(crate) closed: AtomicBool,
     /// A round was asked for and has not begun yet.
     wake_asked: AtomicBool,
-    /// How many buffers of ended threads the flusher has not finished with.
+    /// The number of buffers of ended threads that the flusher has not finished with.
     ended: AtomicU32,
-    /// How many threads wait for room.
+    /// The number of threads that wait for room.
     waiting: AtomicU32,
     room: Mutex<()>,
     room_changed: Condvar,
@@ -115,12 +116,14 @@ pub(crate) struct Roster {
     pub(crate) new: Vec<BufferRef>,
     /// The counts of the threads that have gone: attempted events, and drops.
     gone: (u64, Drops),
-    /// What sampling has left out on threads that have gone.
+    /// Counts of what sampling has left out on threads that have gone.
     gone_sampled_out: SampledOut,
     threads: u64,
-    /// How many events found no buffer, because there were too many buffers of ended threads.
+    /// The number of events that found no buffer, because there were too many buffers of ended
+    /// threads.
     without_buffer: u64,
-    /// How many events wait for a buffer. They count as `without_buffer` when the session ends.
+    /// The number of events that wait for a buffer. They count as `without_buffer` when the session
+    /// ends.
     waiting: u64,
     /// Set when the session's counts are final: the trace's number of events that no thread can be
     /// named for.
@@ -187,7 +190,8 @@ impl Shared {
         }
     }
 
-    /// What the session wants from now on. Under the lock of the table of [`sessions`](crate::shared::sessions).
+    /// Sets the events that the session wants from now on. Under the lock of the table of
+    /// [`sessions`](crate::shared::sessions).
     pub(crate) fn set_filters(&self, filters: Vec<ProviderFilter>) {
         *self.filters.lock() = Some(filters);
     }
@@ -327,7 +331,7 @@ impl Shared {
         });
     }
 
-    /// How many buffers of ended threads there may be. Each takes about half a kibibyte. The bound
+    /// The largest number of buffers of ended threads. Each takes about half a kibibyte. The bound
     /// is above the number of pieces of chunks, because a thread's piece comes back a little before
     /// its buffer. So threads find no memory before they find no buffer.
     fn most_ended(&self) -> u32 {
@@ -338,7 +342,7 @@ impl Shared {
         self.ended.load(Ordering::Relaxed) >= self.most_ended()
     }
 
-    /// How many events no thread can be named for.
+    /// The number of events that no thread can be named for.
     pub(crate) fn unplaced(&self) -> u64 {
         self.with_roster(|roster| self.unplaced_in(roster))
     }
@@ -347,7 +351,7 @@ impl Shared {
         roster.without_buffer + self.interrupting()
     }
 
-    /// How many events came from handlers that interrupted the taking of locks.
+    /// The number of events from handlers that interrupted the taking of locks.
     fn interrupting(&self) -> u64 {
         UNPLACED[self.slot as usize].load(Ordering::Relaxed)
     }

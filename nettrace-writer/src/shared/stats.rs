@@ -58,7 +58,7 @@ pub struct Stats {
     pub left_out: LeftOut,
     /// Bytes that the sink has taken.
     pub bytes: u64,
-    /// How often the flusher has collected events.
+    /// The number of times the flusher has collected events.
     pub flushes: u64,
     /// Sequence points written.
     pub sequence_points: u64,
@@ -71,7 +71,7 @@ pub struct Stats {
     pub memory_touched: u64,
 }
 
-/// What sampling left out: see [`Sampling`](crate::Sampling).
+/// Counts of what sampling left out: see [`Sampling`](crate::Sampling).
 ///
 /// ```
 /// use nettrace_writer::{Emit, Sampling, Session, TraceEvent, TraceSpan, sink::MemorySink};

@@ -1,6 +1,7 @@
-//! Which ids of a span a trace has.
+//! The ids of a span in a trace.
 
-/// Which ids the events of a span have in a trace of version 6. See [`SessionBuilder::ids`](crate::SessionBuilder::ids).
+/// The ids that the events of a span have in a trace of version 6. See
+/// [`SessionBuilder::ids`](crate::SessionBuilder::ids).
 ///
 /// A span has a trace id and a span id (W3C), and an activity id, by which .NET's tools know it.
 /// The activity id contains the span id. `nettrace` and `nettrace-reader` show all of them with

@@ -54,7 +54,7 @@ pub enum Warning {
     /// An event type was refused, so none of its events is recorded. There is one such warning for
     /// each entry of [`refused_types`]. [`Drops::refused`](crate::Drops::refused) counts the events.
     TypeRefused {
-        /// Which type, and why.
+        /// The type, and the reason.
         message: String,
     },
     /// An event type has another id in this trace than its author gave it. The trace had given
@@ -120,7 +120,7 @@ impl Warning {
     }
 }
 
-/// How many known providers a message lists.
+/// The number of known providers that a message lists.
 const MOST_LISTED: usize = 20;
 
 impl fmt::Display for Warning {

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// How many there can be.
+/// The largest number of watchers.
 const MOST: usize = 8;
 
 static WATCHERS: [OnceLock<fn()>; MOST] = [const { OnceLock::new() }; MOST];

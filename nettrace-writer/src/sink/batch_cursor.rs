@@ -2,15 +2,16 @@
 
 use std::io::IoSlice;
 
-/// How many pieces one system call takes at most. Linux, macOS and the BSDs allow 1,024.
+/// The largest number of pieces for one system call. Linux, macOS and the BSDs allow 1,024.
 /// Measurements with 512 and 1,024 were no faster, and an array of this length is on the stack.
 pub(super) const WINDOW: usize = 128;
 
-/// What is yet to be written: the rest of the pieces, then `tail`.
+/// The bytes yet to be written: the rest of the pieces, then `tail`.
 #[derive(Clone, Debug)]
 pub(super) struct BatchCursor<'a> {
     pieces: &'a [IoSlice<'a>],
-    /// How many bytes of the first piece are done. Less than its length, or 0 if there is no piece.
+    /// The number of bytes of the first piece that are done. Less than its length, or 0 if there is
+    /// no piece.
     done: usize,
     tail: &'a [u8],
 }

@@ -142,7 +142,7 @@ impl<F: FileCalls> CompleteFile<F> {
         self.end + self.end_of_stream.len() as u64
     }
 
-    /// How many bytes may be added without making the file longer than `limit`.
+    /// The number of bytes that may be added without making the file longer than `limit`.
     pub(super) fn room(&self, limit: u64) -> u64 {
         limit.saturating_sub(self.length())
     }

@@ -83,7 +83,7 @@ struct Disk {
     next_fails: bool,
     /// A reader may see any prefix of this.
     whole: Vec<u8>,
-    /// How much of it a reader saw last. It never becomes less.
+    /// The number of bytes that a reader saw last. It never becomes less.
     seen: usize,
     /// Whether the file has no name yet: then nothing is checked.
     named: bool,

@@ -20,17 +20,18 @@ use crate::sync::Mutex;
 /// The largest payload of a datagram of UDP over IP version 4.
 const LARGEST: usize = 65_507;
 
-/// How often the epoch is repeated, and what the last numbers of streams are.
+/// Interval at which the epoch is repeated, and the last numbers of streams.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a batch may wait in all for a socket whose buffer is full, and for how long each time.
+/// Time that a batch may wait in all for a socket whose buffer is full, and each time.
 const PATIENCE: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// How many streams are remembered between two marks.
+/// The number of streams remembered between two marks.
 const MOST_STREAMS: usize = 1 << 16;
 
-/// How often the last numbers are sent at the end. Nothing comes after them that would show a loss.
+/// The number of times the last numbers are sent at the end. Nothing comes after them that would
+/// show a loss.
 const LAST_TIMES: usize = 3;
 
 /// Sends a Heph trace over UDP, each packet as a datagram. The format was made for that
@@ -100,7 +101,7 @@ pub struct DatagramSink {
     counter: DatagramCounter,
 }
 
-/// What a [`DatagramSink`] has sent.
+/// Counts of what a [`DatagramSink`] has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatagramCounts {
@@ -108,7 +109,7 @@ pub struct DatagramCounts {
     pub sent: u64,
     /// The packets that were too large for a datagram and not sent.
     pub too_large: u64,
-    /// How often sending failed. The session counts what was lost by it.
+    /// The number of failed sends. The session counts what was lost by it.
     pub errors: u64,
 }
 

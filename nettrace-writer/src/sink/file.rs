@@ -18,7 +18,7 @@ use super::{Batch, Sink, StreamEnd, WriteError};
 /// The default time that the start waits for a reader of a named pipe.
 const DEFAULT_READER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a [`FileSink`] opens its file.
+/// The options of a [`FileSink`]'s file.
 ///
 /// ```
 /// # use nettrace_writer::sink::FileOptions;
@@ -34,7 +34,7 @@ pub struct FileOptions {
     reader_timeout: Duration,
 }
 
-/// What the name may stand for already.
+/// The kinds of files that the name may already stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AllowedKinds {
     /// Also a device or a named pipe, which gets the trace.
@@ -226,7 +226,7 @@ pub struct FileSink {
     state: FileSinkState,
     /// The first byte of the header.
     first: u8,
-    /// What somebody else has done to the open regular file.
+    /// The damage that another process has done to the open regular file.
     spoilt: Option<DamageCause>,
     /// The open regular file has no name yet.
     unnamed: Option<UnnamedFile<OpenDirectory>>,
@@ -234,7 +234,7 @@ pub struct FileSink {
     ended: Option<(OwnFile, RegularFile)>,
 }
 
-/// What ends a stream in a regular file before its end.
+/// The reason why a stream in a regular file ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DamageCause {
     Truncated,
@@ -293,7 +293,8 @@ impl FileSink {
         }
     }
 
-    /// How many bytes may be added without making the open regular file longer than `limit`.
+    /// The number of bytes that may be added without making the open regular file longer than
+    /// `limit`.
     pub(super) fn room(&self, limit: u64) -> u64 {
         match &self.state {
             FileSinkState::Regular(file) => file.room(limit),
@@ -311,7 +312,7 @@ impl FileSink {
         }
     }
 
-    /// What tells the open regular file from others that may get its name later.
+    /// The identity of the open regular file, as opposed to others that may get its name later.
     pub(super) fn identity(&self) -> Option<Identity> {
         match &self.state {
             FileSinkState::Regular(file) => file.calls().identity().ok(),

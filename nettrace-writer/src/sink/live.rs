@@ -1,4 +1,5 @@
-//! Which files are being written: each file that a sink writes has a lock of the system.
+//! Locks of the system on files that are being written: each file that a sink writes has a lock of
+//! the system.
 //!
 //! It is a lock on bytes far behind the end of any file (`F_OFD_SETLK`), which nobody else asks
 //! for. Readers, and programs that move or delete files, never notice it. The older `flock` would
@@ -42,7 +43,7 @@ use crate::process::{descriptors::ClosedInChild, generation, handlers::close_in_
 const OWNERS: i64 = 1 << 62;
 /// Ids of processes are below this.
 const PIDS: i64 = 1 << 32;
-/// Who replaces a file has a lock on this byte of the old one.
+/// The byte of an old file that a process locks while it replaces the file.
 const CLAIM: i64 = OWNERS - 1;
 /// A process that rotates files has locks on its open one: on the bytes at this offset and the
 /// numbers of its closed files.
@@ -57,7 +58,7 @@ pub(crate) struct LiveFile {
     descriptor: Option<OwnedFd>,
     /// `None`: there was no place, and a child does not close its copy.
     entry: Option<ClosedInChild>,
-    /// Which process has opened it.
+    /// The process that has opened it.
     generation: u32,
 }
 
@@ -207,7 +208,7 @@ pub(super) fn check_that_nobody_writes(file: &OwnedFd) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::ResourceBusy, text))
 }
 
-/// What the locks of a file tell, as far as can be known.
+/// The facts that the locks of a file tell, as far as can be known.
 #[derive(Debug, Default)]
 pub(super) struct LockHolders {
     /// Whether somebody writes it.
@@ -217,7 +218,7 @@ pub(super) struct LockHolders {
 }
 
 impl LockHolders {
-    /// What the file of that name tells. A link is not followed.
+    /// The holders of locks on the file of that name. A link is not followed.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         let file = open_existing(rustix::fs::CWD, path.as_os_str(), OFlags::RDONLY)?;
         let mut numbers = Vec::new();
@@ -264,7 +265,7 @@ struct Lock {
 impl Lock {
     const CLAIM: Self = Self { first: CLAIM, bytes: 1 };
 
-    /// That of a file which this process writes.
+    /// The lock on a file which this process writes.
     fn own() -> Self {
         Self { first: OWNERS + i64::from(process::id()), bytes: 1 }
     }

@@ -60,7 +60,7 @@ pub struct Batch<'a> {
     /// Where each block ends, in bytes from the start of the batch, in ascending order. The last
     /// end is the length of the batch. The list is empty if the batch is.
     pub block_ends: &'a [u64],
-    /// How many events there are up to each end. Empty if nobody has counted them.
+    /// The number of events up to each end. Empty if nobody has counted them.
     pub(crate) rows: &'a [u64],
 }
 
@@ -127,12 +127,12 @@ impl<'a> Batch<'a> {
 #[error("the sink took {kept} bytes of the batch")]
 #[non_exhaustive]
 pub struct WriteError {
-    /// What went wrong. Its kind decides [whether the session tries
+    /// The error itself. Its kind decides [whether the session tries
     /// again](Sink#errors-that-pass-and-errors-that-are-final).
     pub source: io::Error,
-    /// How many bytes of the batch readers will see: one of [`Batch::block_ends`], or 0. The
-    /// session counts the events of the other blocks as lost. A partly written block may count as
-    /// kept, if the sink completes it before it writes anything else.
+    /// The number of bytes of the batch that readers will see: one of [`Batch::block_ends`], or 0.
+    /// The session counts the events of the other blocks as lost. A partly written block may count
+    /// as kept, if the sink completes it before it writes anything else.
     pub kept: u64,
 }
 
@@ -349,8 +349,8 @@ pub trait Sink: Send {
     /// Returns what went wrong, and how much of the batch the sink took nevertheless.
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError>;
 
-    /// How many bytes of blocks the open stream still takes. The default is [`u64::MAX`], for no
-    /// bound.
+    /// The number of bytes of blocks that the open stream still takes. The default is [`u64::MAX`],
+    /// for no bound.
     ///
     /// The session begins a new stream with the first block that does not fit. It exceeds the bound
     /// only in an empty stream, and only by the minimum: the definitions that one event needs, the
@@ -446,8 +446,8 @@ pub trait Sink: Send {
         false
     }
 
-    /// How many events the sink holds back of a thread, by the index by which the session's stream
-    /// names it, or of all threads. Events that were lost between them count, too.
+    /// The number of events of a thread that the sink holds back, by the index by which the
+    /// session's stream names it, or of all threads. Events that were lost between them count, too.
     ///
     /// A [recorder file](crate::SessionBuilder::persistent) has the count, so that these events are
     /// told as lost if the process is killed. The session asks only if the sink [takes rows

@@ -136,8 +136,8 @@ impl<F: FileCalls> PaddedFile<F> {
         after(self.end + bytes + gap(self.end + bytes))
     }
 
-    /// How many bytes may be added without making the file, its padding included, longer than
-    /// `limit`.
+    /// The number of bytes that may be added without making the file, its padding included, longer
+    /// than `limit`.
     pub(super) fn room(&self, limit: u64) -> u64 {
         // Unless the stream ends within the last `START` bytes of a page, its padding ends with
         // that page.
@@ -255,7 +255,7 @@ impl<F: FileCalls> PaddedFile<F> {
     }
 }
 
-/// How many bytes stand between a block's end and the padding after it.
+/// The number of bytes between a block's end and the padding after it.
 fn gap(end: u64) -> u64 {
     let too_close = PAGE - end % PAGE < START as u64;
     if too_close { START as u64 } else { 0 }

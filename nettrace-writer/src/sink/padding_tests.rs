@@ -61,7 +61,8 @@ struct Disk {
     faults: Vec<Fault>,
     /// Whether the file has no name yet: then nothing is checked.
     named: bool,
-    /// What the file must have: first without the batch that is being written, then with it.
+    /// The expected contents of the file: first without the batch that is being written, then with
+    /// it.
     before: Vec<u8>,
     whole: Vec<u8>,
     seen_whole: bool,

@@ -18,7 +18,7 @@ use super::publish::Directory;
 pub(super) struct RegularFile(File);
 
 impl RegularFile {
-    /// What tells this file from others that had its name.
+    /// The identity of this file, as opposed to others that had its name.
     pub(super) fn identity(&self) -> io::Result<Identity> {
         Ok(Identity { created: self.0.metadata()?.created().ok() })
     }
@@ -81,7 +81,7 @@ impl OpenDirectory {
         Ok(Self(path.to_owned()))
     }
 
-    /// What `name` stands for. A link is not followed.
+    /// The kind of file that `name` stands for. A link is not followed.
     pub(super) fn look(&self, name: &OsStr) -> io::Result<PathKind> {
         let file_type = match fs::symlink_metadata(self.0.join(name)) {
             Ok(metadata) => metadata.file_type(),
@@ -155,7 +155,7 @@ impl Directory for OpenDirectory {
     }
 }
 
-/// What others have of a file.
+/// The locks of others on a file.
 #[cfg_attr(unix, allow(dead_code, reason = "on Unix, locks tell"))]
 #[derive(Debug, Default)]
 pub(super) struct LockHolders {
@@ -192,7 +192,7 @@ fn is_live(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// What a name stands for.
+/// The kind of file that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "the same list as on Unix, which knows more kinds")]
 pub(super) enum PathKind {

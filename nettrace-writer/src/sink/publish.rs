@@ -31,7 +31,7 @@ use super::complete::CompleteFile;
 use super::complete::FileCalls;
 use super::failure::during;
 
-/// What becomes of a file that has the name already.
+/// The fate of a file that has the name already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Existing {
     /// It stays, and the start fails.
@@ -55,9 +55,9 @@ fn previous(name: &OsStr) -> OsString {
     previous
 }
 
-/// How many hidden names to try.
+/// The number of hidden names to try.
 const HIDDEN_NAMES: u32 = 1_000;
-/// How often to try to replace a file that others create and remove meanwhile.
+/// The number of attempts to replace a file that others create and remove meanwhile.
 const TRIES: u32 = 100;
 
 /// The operations of one directory, on names inside it.

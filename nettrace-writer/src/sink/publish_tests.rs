@@ -16,7 +16,7 @@ const OLD: &[u8] = b"what was there";
 const PREVIOUS: &str = "trace.previous";
 const OLDER: &[u8] = b"what was there before that";
 
-/// What a file system can do, from least to most: the ways that `publish` lists.
+/// The abilities of a file system, from least to most: the ways that `publish` lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Can {
     Claim,
@@ -221,7 +221,7 @@ fn run_whole(files: &mut Files) -> io::Result<()> {
     let existing = files.existing;
     let result = (|| {
         let begin = |file| CompleteFile::begin(file, HEADER, END);
-        let begun = Unnamed::begin(&mut *files, OsStr::new(NAME), existing, begin);
+        let begun = UnnamedFile::begin(&mut *files, OsStr::new(NAME), existing, begin);
         let (unnamed, file) = begun?;
         assert_ne!(unnamed.directory.content(NAME).as_deref(), Some(COMPLETE));
         unnamed.publish(file.calls())

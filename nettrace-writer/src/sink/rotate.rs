@@ -18,7 +18,7 @@ use crate::protocol::clock::Stopwatch;
 
 /// The least number of digits of a file's number.
 const DIGITS: usize = 8;
-/// How many numbers in a row may be taken by other files.
+/// The number of consecutive numbers that other files may have taken.
 const MAX_TAKEN: u32 = 1_000;
 /// The length of a file with padding is a multiple of this.
 const PAGE: u64 = 4_096;

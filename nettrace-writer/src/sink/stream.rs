@@ -11,7 +11,7 @@ use super::complete::{batch_size, check_end_of_stream};
 use super::failure::{Failure, during, is_final};
 use super::{Batch, Sink, StreamEnd, WriteError};
 
-/// How long a write waits for a non-blocking destination that is full.
+/// Time that a write waits for a non-blocking destination that is full.
 const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first and the longest pause before another attempt to write to such a destination.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));

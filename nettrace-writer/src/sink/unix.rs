@@ -20,7 +20,7 @@ use super::stream::pause;
 
 /// The pause between two checks for a reader of a named pipe, or for the right to replace a file.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How long to wait for a process that replaces the same file, which soon has replaced it.
+/// Time to wait for a process that replaces the same file, which soon has replaced it.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(1);
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const CREATE: OFlags = OFlags::RDWR
@@ -34,7 +34,7 @@ const CREATE: OFlags = OFlags::RDWR
 pub(super) struct RegularFile(LiveFile);
 
 impl RegularFile {
-    /// What tells this file from every other, whatever its name.
+    /// The identity of this file, whatever its name.
     pub(super) fn identity(&self) -> io::Result<Identity> {
         Identity::of_file(self.0.descriptor()?)
     }
@@ -133,7 +133,7 @@ impl OpenDirectory {
         Ok(Self(again(|| rustix::fs::open(path, flags, Mode::empty()))?))
     }
 
-    /// What `name` stands for. A link is not followed.
+    /// The kind of file that `name` stands for. A link is not followed.
     pub(super) fn look(&self, name: &OsStr) -> io::Result<PathKind> {
         let stat = match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -294,7 +294,7 @@ fn refuse_foreign_pipe(stat: &Stat) -> io::Result<()> {
     Ok(())
 }
 
-/// What a name stands for.
+/// The kind of file that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathKind {
     Nothing,

@@ -1,4 +1,4 @@
-//! What a test has emitted, and assertions about it: feature `testing`, for dev-dependencies.
+//! Captures of emitted events, and assertions about them: feature `testing`, for dev-dependencies.
 //!
 //! ```
 //! use nettrace_writer::{Emit, TraceEvent, assert_event, assert_no_event, testing};
@@ -73,7 +73,7 @@ use crate::{
     shared::sessions::captures::{self, Store},
 };
 
-/// How many lines of what was captured a message shows.
+/// The number of captured lines that a message shows.
 const SHOWN: usize = 20;
 
 /// Captures what this thread emits, and what others emit in its context, until the returned guard
@@ -95,7 +95,7 @@ pub fn capture() -> Capture {
     }
 }
 
-/// What was emitted since [`capture`] was called.
+/// The events emitted since [`capture`] was called.
 ///
 /// It belongs to its thread, like a [`ContextScope`](crate::ContextScope). A test may hold it
 /// across an `.await` all the same: a runtime polls the body of `#[tokio::test]` on one thread. But
@@ -345,7 +345,7 @@ impl Capture {
     }
 }
 
-/// What was captured, a line for each event.
+/// The captured events, a line for each.
 impl fmt::Display for Capture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let events = self.events();

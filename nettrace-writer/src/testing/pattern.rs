@@ -1,4 +1,4 @@
-//! What a test expects of an event or a span, and what it is told if there is none.
+//! Patterns of the events and spans that a test expects, and the message if there is none.
 
 use std::{
     fmt::{Debug, Write as _},
@@ -14,7 +14,7 @@ use super::{
     value::{FromValue, Value},
 };
 
-/// What is expected of a field.
+/// The expectation of a field.
 ///
 /// A value of the field's type, a range of such values, [`Value::None`] for an `Option` without a
 /// value, or a condition: [`that`].
@@ -27,7 +27,7 @@ use super::{
 pub trait Expected {
     /// Whether the value is as expected.
     fn fits(&self, value: &Value) -> bool;
-    /// What is expected, as text.
+    /// The expectation as text.
     fn text(&self) -> String;
 }
 
@@ -115,7 +115,7 @@ impl<F: Fn(&Value) -> bool> Expected for That<F> {
     }
 }
 
-/// What is expected of an event or a span. [`pattern!`](crate::pattern) makes one.
+/// The expectation of an event or a span. [`pattern!`](crate::pattern) makes one.
 pub struct Pattern<'a> {
     what: Expectation,
     name: String,
@@ -230,7 +230,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// How what was captured differs from what is expected: a line for each field.
+    /// The differences between a capture and the expectation: a line for each field.
     fn differences<'v>(&self, field: impl Fn(&str) -> Option<&'v Value>) -> Vec<String> {
         let difference = |(name, expected): &(&str, Box<dyn Expected + 'a>)| match field(name) {
             Some(value) if expected.fits(value) => None,
@@ -245,7 +245,7 @@ fn last_of(path: &str) -> &str {
     path.rsplit("::").next().unwrap_or(path).trim()
 }
 
-/// What fits a pattern, or why nothing does.
+/// The match of a pattern, or why there is none.
 pub(super) struct MatchResult<T> {
     pub(super) fitting: Vec<T>,
     pub(super) text: String,
@@ -332,7 +332,7 @@ fn descendants(span: &Span) -> Vec<&Span> {
     all
 }
 
-/// What is expected of an event or a span, for [`Capture::find`](crate::testing::Capture::find) and
+/// The expectation of an event or a span, for [`Capture::find`](crate::testing::Capture::find) and
 /// the like.
 ///
 /// `event` or `span`, then a type or a name, then fields. A type's fields are checked by the

@@ -32,7 +32,7 @@ pub struct Span {
     items: Vec<CapturedItem>,
 }
 
-/// What is in a span, or in none.
+/// A part of a span, or of none.
 #[derive(Clone, Debug)]
 pub(super) enum CapturedItem {
     Event(Event),
@@ -74,7 +74,7 @@ impl Span {
         get(&self.to_string(), self.field(name), name)
     }
 
-    /// How the span has ended: `ok`, `err`, `panicked` or `cancelled`. `None` if it has not.
+    /// The outcome of the span: `ok`, `err`, `panicked` or `cancelled`. `None` if it has not.
     #[must_use]
     pub fn outcome(&self) -> Option<&str> {
         match self.field("outcome") {
@@ -186,7 +186,7 @@ struct SpanNode {
     items: PositionedItems,
 }
 
-/// What is in a span, and where it begins among all events.
+/// The parts of a span, and where it begins among all events.
 type PositionedItems = Vec<(usize, ItemPosition)>;
 
 enum ItemPosition {

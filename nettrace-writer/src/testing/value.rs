@@ -105,7 +105,7 @@ pub(super) fn write_fields<'n, 'v>(
     f.write_str(if separator == "{ " { "{}" } else { " }" })
 }
 
-/// What a [`Value`] can be turned into: see [`Event::get`](super::Event::get).
+/// A type that a [`Value`] can be turned into: see [`Event::get`](super::Event::get).
 pub trait FromValue: Sized {
     /// The value as this type. `None` if it is of another kind, or does not fit.
     fn from_value(value: &Value) -> Option<Self>;
@@ -201,12 +201,12 @@ pub(super) fn decode(
 /// Collects the values that a walk passes.
 #[derive(Default)]
 struct Collector {
-    /// What is open, the outermost first. Values go into the last.
+    /// Unfinished values, the outermost first. Values go into the last.
     open: Vec<Open>,
     nanos: Nanos,
 }
 
-/// What the integers of a field stand for.
+/// The time that the integers of a field stand for.
 #[derive(Clone, Copy, Default)]
 enum Nanos {
     #[default]

@@ -1,4 +1,4 @@
-//! What the reader finds in a trace, in terms that all formats share.
+//! The reader's results for a trace, in terms that all formats share.
 
 use nettrace_reader::{Dialect, Label, Options, Reader, Value, heph, verify_with};
 use nettrace_writer::Format;

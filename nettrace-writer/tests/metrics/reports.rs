@@ -1,4 +1,4 @@
-//! What is written into a session's trace.
+//! Reports of instruments in a session's trace.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What the stepped thread does, and what happens to each of its events.
+//! The script of the stepped thread, and the fate of each of its events.
 
 use std::{
     fs::File,

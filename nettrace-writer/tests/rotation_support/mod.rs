@@ -1,4 +1,4 @@
-//! What a directory of traces holds, while it is written and afterwards.
+//! The contents of a directory of traces, while it is written and afterwards.
 
 use std::{
     fs,

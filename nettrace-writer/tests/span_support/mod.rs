@@ -1,4 +1,4 @@
-//! What a trace says of spans, as text.
+//! The spans of a trace, as text.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 

@@ -1,6 +1,6 @@
-//! What others can make a tail decision cost: the ids of traces, how many roots and children one
-//! has, and in which order things begin, fail and end. Time grows with the number of rows, and
-//! memory stays within its bound.
+//! The cost of a tail decision that others can cause: the ids of traces, how many roots and
+//! children one has, and in which order things begin, fail and end. Time grows with the number of
+//! rows, and memory stays within its bound.
 
 mod support;
 

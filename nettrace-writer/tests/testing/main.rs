@@ -1,4 +1,4 @@
-//! What tests capture: see `nettrace_writer::testing`.
+//! Captures of tests: see `nettrace_writer::testing`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests start threads")]
 
 #[cfg(target_os = "linux")]

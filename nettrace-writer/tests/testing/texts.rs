@@ -1,4 +1,4 @@
-//! What an assertion says that fails.
+//! The text of an assertion that fails.
 
 use std::{
     any::Any,

@@ -1,5 +1,5 @@
-//! What a trace says according to the project's reader and the reference reader, and whether it
-//! agrees with the session's counts.
+//! The contents of a trace according to the project's reader and the reference reader, and whether
+//! it agrees with the session's counts.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]

@@ -13,7 +13,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use super::Imports;
 use crate::workspace::{Package, rust_files};
 
-/// What the source files of a package say.
+/// The module facts in the source files of a package.
 pub(crate) fn sources(package: &Package) -> Result<Vec<ModuleImports>> {
     let folder = package.folder.join("src");
     let read = |path: &PathBuf| -> Result<ModuleImports> {
@@ -38,7 +38,7 @@ fn module_of(file: &Path) -> Vec<String> {
     module
 }
 
-/// What a file says of modules.
+/// The module facts in a file.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleImports {
     module: Vec<String>,
@@ -48,7 +48,7 @@ pub(crate) struct ModuleImports {
     paths: Vec<Vec<String>>,
     /// Every other path.
     pub(crate) others: Vec<Vec<String>>,
-    /// What each name of a `use` stands for.
+    /// The path that each name of a `use` stands for.
     names: Vec<(String, Vec<String>)>,
     /// The modules that it declares, and those that only tests have.
     declared: BTreeSet<String>,

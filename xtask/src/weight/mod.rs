@@ -30,9 +30,9 @@ use crate::{
     workspace::{Workspace, read, remove_folder},
 };
 
-/// How many more items a program has.
+/// The number of further items of a program.
 const COUNT: usize = 100;
-/// How often the time of a build is taken. The least counts.
+/// The number of times that a build's duration is taken. The least counts.
 const TIMES: usize = 3;
 
 /// The file of bounds, in the workspace.
@@ -50,14 +50,14 @@ const ROWS: [(&str, ItemKind, Profile); 6] = [
     ("async_call_dev", ItemKind::AsyncCall, Profile::Dev),
 ];
 
-/// What a program records with.
+/// The library that a program records with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Library {
     Ours,
     Tracing,
 }
 
-/// What an application has many of.
+/// The items that an application has many of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ItemKind {
     Event,

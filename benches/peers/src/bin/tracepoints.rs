@@ -1,4 +1,4 @@
-//! What an event costs in the crate `eventheader` 0.5 and in ours: with nobody listening, and with
+//! The cost of an event in the crate `eventheader` 0.5 and in ours: with nobody listening, and with
 //! the kernel.
 //!
 //! `cargo run --release --bin tracepoints` prints nanoseconds an event. Its last line is one JSON

@@ -1,5 +1,5 @@
-//! What the service promises to emit. Thirty tests that run beside each other, in one process, and
-//! each sees its own events alone.
+//! The events that the service promises to emit. Thirty tests that run beside each other, in one
+//! process, and each sees its own events alone.
 //!
 //! They are unit tests of the program, because they call its handlers: `main.rs` names this file.
 

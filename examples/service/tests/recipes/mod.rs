@@ -1,4 +1,4 @@
-//! What the pages about systemd, logrotate and containers say, with the files that they show.
+//! The recipes of the pages about systemd, logrotate and containers, with the files that they show.
 
 use std::{
     fs::{self, File, Permissions},

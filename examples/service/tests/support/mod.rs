@@ -1,4 +1,4 @@
-//! What a trace contains, according to the project's reader and to the reference reader.
+//! The contents of a trace, according to the project's reader and to the reference reader.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::{collections::BTreeMap, fs::File, path::Path};

@@ -11,7 +11,7 @@ pub(super) const METRICS: &str = "System.Diagnostics.Metrics";
 /// The session that all clients of a process share, as the tools of .NET do.
 pub(super) const SESSION: &str = "SHARED";
 
-/// What a value is.
+/// The kind of a counter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum CounterKind {
@@ -43,7 +43,7 @@ impl CounterKind {
     }
 }
 
-/// Which series a value belongs to.
+/// The series that a value belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub(super) struct Series {
     /// The meter, or the provider of an EventCounter.
@@ -85,7 +85,7 @@ impl Sample {
     }
 }
 
-/// What an event says.
+/// The contents of a counter event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum CounterReport {
     Value(Sample),
@@ -206,7 +206,7 @@ fn quantiles(text: &str) -> Vec<(Number, Number)> {
     text.split(';').filter_map(pair).collect()
 }
 
-/// What the runtime says about a session of meters.
+/// A message of the runtime about a session of meters.
 fn note(event: &str, fields: &Fields<'_>) -> Option<String> {
     Some(match event {
         "TimeSeriesLimitReached" => {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::CounterName;
 
-/// How many names a message lists.
+/// The number of names that a message lists.
 const MOST: usize = 20;
 
-/// What has come of each name of the command line, and the instruments of the process.
+/// The state of each name of the command line, and the instruments of the process.
 #[derive(Debug, Default)]
 pub(super) struct MissingCounters {
     /// The names with values, by their index.
@@ -26,7 +26,7 @@ impl MissingCounters {
         self.instruments.entry(meter).or_default().insert(instrument);
     }
 
-    /// What to say of names without values. Says it once.
+    /// Messages about names without values. Says it once.
     pub(super) fn tell(&mut self, names: &[CounterName]) -> Vec<String> {
         if std::mem::replace(&mut self.has_told, true) {
             return Vec::new();

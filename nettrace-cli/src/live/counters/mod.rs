@@ -36,9 +36,9 @@ const TIME_SERIES: u64 = 2;
 const PUBLISHING: u64 = 4;
 /// The shortest interval of a process, whatever it is asked for.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// How long after the first interval a name without values is an oversight, perhaps.
+/// Time after the first interval from which a name without values is perhaps an oversight.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often lines are printed, if values can come more often.
+/// The shortest interval between lines, if values can come more often.
 const MOST_OFTEN: Duration = Duration::from_millis(200);
 
 /// The memory for values in the process, in MB.
@@ -114,7 +114,7 @@ impl CounterName {
     }
 }
 
-/// What to ask the process for: its meters, and the counters of each provider.
+/// The providers to ask the process for: its meters, and the counters of each provider.
 fn wanted(options: &CountersOptions, names: &[CounterName]) -> Vec<Wanted> {
     let seconds = options.interval.as_secs_f64();
     let list: Vec<_> = names.iter().map(|name| &*name.name).collect();

@@ -1,4 +1,4 @@
-//! How values of counters look: a table, lines, JSON and CSV.
+//! The display of counters: a table, lines, JSON and CSV.
 
 use std::{fmt::Write as _, io::Write};
 
@@ -16,7 +16,7 @@ use crate::{
 /// The columns of CSV.
 pub(super) const CSV_COLUMNS: &str = "time,provider,name,tags,unit,kind,value,rate";
 
-/// How values are printed.
+/// The style in which values are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Table,

@@ -1,4 +1,4 @@
-//! What the handles of instruments have in common.
+//! The common part of the handles of instruments.
 
 use super::meter::Meter;
 use crate::{
@@ -16,7 +16,7 @@ pub(crate) struct Handle {
     /// The cell that increments go to; [`NO_CELL`] while it is not bound.
     cell: AtomicU32,
     bound: ForkSafeOnce<BoundValue>,
-    /// What a static begins with.
+    /// The specification of a static handle.
     spec: Option<Spec>,
 }
 
@@ -70,7 +70,7 @@ impl Handle {
         self.bound().cell_or_add(value)
     }
 
-    /// What the handle is bound to. A static begins here.
+    /// The value that the handle is bound to. A static begins here.
     #[inline]
     pub(crate) fn bound(&self) -> &BoundValue {
         match self.bound.get() {
@@ -126,7 +126,7 @@ macro_rules! instrument {
                 self
             }
 
-            /// What it is, for people. The default is empty.
+            /// A description for people. The default is empty.
             #[must_use]
             pub const fn description(mut self, description: &'static str) -> Self {
                 self.0.set_description(description);

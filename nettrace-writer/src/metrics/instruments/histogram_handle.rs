@@ -6,7 +6,7 @@ use super::{
 };
 use crate::metrics::state::{BoundValue, InstrumentKind};
 
-/// How values are distributed: latencies, sizes.
+/// A distribution of values: latencies, sizes.
 ///
 /// Clients see how many values there were in each interval, their sum, and three quantiles: 0.5,
 /// 0.95 and 0.99. A quantile is at most 0.1 % below (in magnitude) the value that has this rank.

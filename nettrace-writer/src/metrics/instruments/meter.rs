@@ -224,7 +224,7 @@ impl<T> InstrumentBuilder<T> {
         self
     }
 
-    /// What it is, for people. The default is empty.
+    /// A description for people. The default is empty.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description.description = description.into();
         self

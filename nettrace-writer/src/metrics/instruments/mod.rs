@@ -1,4 +1,4 @@
-//! What the application has in hand: meters, and the instruments that they make.
+//! The handles of an application: meters, and the instruments that they make.
 
 mod counter;
 mod gauge;

@@ -1,4 +1,4 @@
-//! What a client asks for, as the arguments of a provider say it: `key=value` pairs, separated by
+//! A client's request, in the form of a provider's arguments: `key=value` pairs, separated by
 //! semicolons.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -11,9 +11,9 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 const MOST_INTERVAL: Duration = Duration::from_secs(1 << 20);
 /// The interval of clients that name none.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How many series a client gets that names no number.
+/// The number of series for a client that names no number.
 const MAX_SERIES: usize = 1_000;
-/// How many histograms a client gets that names no number.
+/// The number of histograms for a client that names no number.
 const MAX_HISTOGRAMS: usize = 20;
 
 /// The arguments of a provider. A value can be in double quotes, and then contain semicolons.
@@ -78,9 +78,9 @@ pub(crate) struct Arguments {
     pub(crate) interval: Duration,
     pub(crate) max_series: usize,
     pub(crate) max_histograms: usize,
-    /// What the client should know about its arguments.
+    /// Messages for the client about its arguments.
     pub(crate) messages: Vec<String>,
-    /// What is wrong with them.
+    /// Errors in them.
     pub(crate) errors: Vec<String>,
 }
 

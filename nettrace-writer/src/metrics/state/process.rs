@@ -1,4 +1,4 @@
-//! What happens at `fork`.
+//! Metrics in the child of a `fork`.
 //!
 //! The thread that forks holds the lock meanwhile, so that the child finds what it protects whole,
 //! and can use it. The child has no thread that reports, and none of its parent's reports.
@@ -24,7 +24,7 @@ mod unix {
         sync::{AtomicBool, Ordering},
     };
 
-    /// How long a fork waits for the lock.
+    /// Time that a fork waits for the lock.
     const PATIENCE: Duration = Duration::from_millis(200);
 
     thread_local! {

@@ -1,4 +1,4 @@
-//! What one client, or one session, is told: which instruments there are, and their values after
+//! A report for one client, or one session: which instruments there are, and their values after
 //! each interval.
 //!
 //! Each client has a report of its own, with its own interval, names and limits. Its events go to
@@ -28,7 +28,7 @@ use crate::metrics::{
 /// The quantiles of histograms that clients get.
 const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
 
-/// What is reported.
+/// The instruments that a report selects.
 #[derive(Debug)]
 pub(crate) enum ReportSelection {
     /// Meters, by the events of `System.Diagnostics.Metrics`.
@@ -61,8 +61,8 @@ pub(crate) struct Report {
     interval: Duration,
     /// When the next interval ends. `None`: the report has not begun.
     next: Option<Instant>,
-    /// What was counted before the report was asked for, which belongs to no interval. Callbacks
-    /// have yet to be asked.
+    /// Values counted before the report was asked for, which belong to no interval. Callbacks have
+    /// yet to be asked.
     before: Vec<Reading>,
     /// When the present interval began.
     since: (Instant, SystemTime),
@@ -70,7 +70,7 @@ pub(crate) struct Report {
     changes: u64,
     /// All instruments that the report knows of, and whether it has their values.
     known: BTreeMap<i32, (Arc<Instrument>, bool)>,
-    /// What each series had at the last interval.
+    /// The values of the series at the last interval.
     last: HashMap<(i32, Arc<str>), LastValue>,
     histograms: usize,
     has_said_too_many_series: bool,
@@ -418,7 +418,7 @@ impl LastValue {
         }
     }
 
-    /// How much a sum has grown. A new one began at 0.
+    /// The growth of a sum. A new one began at 0.
     fn increase(&self, now: Number) -> Number {
         match self {
             Self::Number(before) => now.minus(*before),

@@ -18,11 +18,11 @@ use crate::{
     sync::Mutex,
 };
 
-/// How many kinds of triggers have a rate of their own. All others share one.
+/// The number of triggers with a rate of their own. All others share one.
 const MOST_NAMES: usize = 64;
-/// What has the rate of panics that end the process.
+/// The name whose rate panics have that end the process.
 const THE_END: &str = "a panic that ends the process";
-/// How long a panic waits that ends the process.
+/// Time that a panic waits that ends the process.
 const PANIC_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Makes a session write a dump. [`Session::trigger`](crate::Session::trigger) returns it. Clones
@@ -63,15 +63,15 @@ impl Trigger {
     }
 }
 
-/// What has become of a session's triggers.
+/// The counts of a session's triggers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpCounts {
-    /// How many dumps were written.
+    /// The number of dumps that were written.
     pub written: u64,
-    /// How many dumps could not be written.
+    /// The number of dumps that could not be written.
     pub failed: u64,
-    /// How many triggers were left out, because one of the same name came shortly before.
+    /// The number of triggers that were left out, because one of the same name came shortly before.
     pub left_out: u64,
     /// The last dump.
     pub last: Option<(PathBuf, Dump)>,
@@ -175,7 +175,7 @@ impl TriggerControl {
 }
 
 impl TriggerControl {
-    /// What a key-value tells of a panic.
+    /// The value of a panic's key-value, redacted.
     fn redacted<'a>(&self, of: &PanicFields, value: &'a str) -> Cow<'a, str> {
         let mut redaction = self.redaction.lock();
         let Some(redaction) = redaction.as_mut() else { return value.into() };

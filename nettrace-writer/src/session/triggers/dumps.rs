@@ -31,7 +31,7 @@ use crate::{
 
 /// The most bytes of a trigger's name in the name of a file.
 const MOST_OF_NAME: usize = 48;
-/// How many numbers in a row may be taken by other files.
+/// The number of consecutive numbers that other files may have taken.
 const MOST_TAKEN: u32 = 10_000;
 
 /// The dumps of a session, as their thread writes them.

@@ -1,20 +1,20 @@
-//! What asks for a dump, and what a dump tells of it: no more than [`MOST_TOLD`], however often and
-//! with how much somebody asks.
+//! Requests for a dump, and the key-values of the dump about them: no more than [`MOST_TOLD`],
+//! however often and with how much somebody asks.
 
 use nettrace_event::keys;
 
 use crate::shared::channel::Sender;
 
-/// How many bytes of names, keys and values a dump has of its triggers.
+/// The number of bytes of names, keys and values that a dump has of its triggers.
 const MOST_TOLD: usize = 64 << 10;
-/// How many bytes of a trigger's name count.
+/// The number of bytes that count of a trigger's name.
 const MOST_OF_NAME: usize = 1 << 10;
 
 /// A trigger that a dump is owed to.
 pub(super) struct DumpRequest {
     name: String,
     key_values: Vec<(String, String)>,
-    /// How many key-values have no room.
+    /// The number of key-values without room.
     left_out: u64,
     /// Whether the dump does not wait for what comes after.
     is_urgent: bool,
@@ -54,9 +54,9 @@ pub(super) struct OwedDump {
     names: Vec<String>,
     key_values: Vec<(String, String)>,
     bytes: usize,
-    /// How many triggers have no room.
+    /// The number of triggers without room.
     more: u64,
-    /// How many key-values have none.
+    /// The number of key-values without room.
     left_out: u64,
     pub(super) is_urgent: bool,
     /// Dropped when the dump is there, which wakes those who wait for it.
@@ -86,7 +86,7 @@ impl OwedDump {
         self.names.first().map_or("", |name| name)
     }
 
-    /// What the dump says of them.
+    /// The dump's key-values about them.
     pub(super) fn told(&self) -> Vec<(String, String)> {
         let names = (keys::TRIGGER.to_owned(), self.names.join(", "));
         let counts = [(keys::TRIGGER_MORE, self.more), (keys::TRIGGER_LEFT_OUT, self.left_out)];

@@ -22,9 +22,9 @@ use crate::{
 };
 
 const PAGE: usize = 4096;
-/// How much more room for types or slots is reserved at a time.
+/// The number of bytes by which the room for types or slots grows.
 const STEP: usize = 64 << 10;
-/// How many slots are looked at before a new one is used.
+/// The number of slots to look at before a new one is used.
 const LOOKS: u32 = 64;
 
 // What reads the file relies on these places.
@@ -58,7 +58,7 @@ pub(crate) struct Persistent {
     has_begun: AtomicBool,
 }
 
-/// How much of the file has pages, and where to look for a free slot.
+/// The allocated part of the file, and the next slot to look at.
 #[derive(Debug)]
 struct Room {
     types: usize,
@@ -336,8 +336,8 @@ impl Drop for Persistent {
     }
 }
 
-/// How much a log takes that keeps so many bytes: a twentieth more, for what stands before each
-/// part, and for what has no room at the end.
+/// The size of a log that keeps `bytes`: a twentieth more, for what stands before each part, and
+/// for what has no room at the end.
 fn log_size(bytes: usize) -> usize {
     match bytes {
         0 => 0,

@@ -21,7 +21,7 @@ const STREAM_HEADER: usize = 20;
 /// So many bytes are read at a time.
 const PIECE: usize = 64 << 10;
 
-/// What a process has left.
+/// A file that a process has left.
 pub(super) enum Leftover {
     /// Nothing that its own trace has not.
     Nothing,
@@ -74,7 +74,7 @@ fn bytes_of(mut file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What the last file of a recording has, whose path is noted.
+/// The counts in the last file of a recording, whose path is noted.
 fn seen(recorder: &Recorder<'_>, noted: &Path) -> Seen {
     // Without the file, what it had counts as lost. What can be read of one that is damaged counts.
     let mut last = Seen::new(recorder.streams());
@@ -103,7 +103,7 @@ fn seen(recorder: &Recorder<'_>, noted: &Path) -> Seen {
     last
 }
 
-/// What is in the folder of a file.
+/// The files in the folder of a file.
 fn beside(file: &Path) -> impl Iterator<Item = PathBuf> {
     let beside = file.parent().and_then(|folder| fs::read_dir(folder).ok());
     beside.into_iter().flatten().flatten().map(|entry| entry.path())

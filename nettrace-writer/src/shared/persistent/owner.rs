@@ -1,4 +1,4 @@
-//! Which process owns a recorder file, and what happens to the file of a dead process.
+//! The owner of a recorder file, and the file of a dead process.
 
 use std::{
     fs::{self, File},
@@ -39,7 +39,7 @@ pub(super) fn boot() -> [u8; 16] {
     u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
 }
 
-/// How many names are tried for a recorder file that is kept.
+/// The number of names to try for a recorder file that is kept.
 const MOST_NAMES: u32 = 100;
 
 /// Makes way for a new recorder file. Of one that a process has left, a trace is made, if there is

@@ -1,4 +1,4 @@
-//! What tests capture: see [`testing`](crate::testing).
+//! Captures of tests: see [`testing`](crate::testing).
 //!
 //! All captures together have one slot, like a session that wants everything. So an event takes the
 //! general way while there is a capture, and what is in force on its thread says which one takes
@@ -42,7 +42,7 @@ pub(crate) struct Emitted {
     pub(crate) labels: Vec<u8>,
 }
 
-/// What one capture has got.
+/// The events of one capture.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     events: Mutex<Vec<Arc<Emitted>>>,
@@ -50,13 +50,13 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// What has come so far.
+    /// The events so far.
     pub(crate) fn events(&self) -> Vec<Arc<Emitted>> {
         // An allocator that emits finds the lock taken.
         locks::with_locks(|| self.events.lock().clone())
     }
 
-    /// How many have come.
+    /// The number of events so far.
     pub(crate) fn len(&self) -> usize {
         self.events.lock().len()
     }

@@ -32,7 +32,7 @@ const ENTRIES: usize = 64;
 static MISSED: [NotedEvents; ENTRIES] =
     [const { NotedEvents { ty: AtomicPtr::new(ptr::null_mut()), count: AtomicU64::new(0) } };
         ENTRIES];
-/// How many events are noted in all.
+/// The number of noted events in all.
 static PENDING: AtomicU64 = AtomicU64::new(0);
 
 /// Notes events of a type. Takes no lock and allocates nothing.

@@ -1,4 +1,4 @@
-//! What happens to all sessions at `fork` and at `exit`: see the [module above](super).
+//! All sessions at `fork` and at `exit`: see the [module above](super).
 
 use std::ptr;
 

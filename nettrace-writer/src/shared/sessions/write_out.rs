@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use super::{live, table};
 use crate::shared::{Command, channel, local, locks};
 
-/// How long the end of the process waits for all sessions.
+/// Time that the end of the process waits for all sessions.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-/// How long it waits for a lock, which the thread itself may hold if a signal handler calls `exit`.
+/// Time that it waits for a lock, which the thread itself may hold if a signal handler calls
+/// `exit`.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-/// How long whoever goes on waits for the lock of an inbox.
+/// Time that a thread that goes on waits for the lock of an inbox.
 const SHORT_PATIENCE: Duration = Duration::from_millis(1);
 
 /// Asks all sessions to write out what they have, and waits for none.

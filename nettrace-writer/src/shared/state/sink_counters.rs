@@ -1,4 +1,4 @@
-//! What a session counts of its sink.
+//! Counts of a session about its sink.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Mutex, Ordering},
 };
 
-/// What the flusher counts.
+/// The flusher's counts.
 #[derive(Debug, Default)]
 pub(crate) struct SinkCounters {
     pub(crate) written: AtomicU64,
@@ -20,9 +20,9 @@ pub(crate) struct SinkCounters {
     pub(crate) bytes: AtomicU64,
     pub(crate) rounds: AtomicU64,
     pub(crate) sequence_points: AtomicU64,
-    /// What the streams left out.
+    /// Parts of events that the streams left out.
     pub(crate) left_out: Mutex<LeftOut>,
-    /// How often the sink has failed, and its last error.
+    /// The number of failures of the sink, and its last error.
     pub(super) errors: Mutex<(u64, Option<SinkError>)>,
     /// The message of the error that keeps the sink from taking events, and whether that error is
     /// final.
@@ -44,7 +44,7 @@ impl SinkCounters {
         *self.trouble.lock() = trouble;
     }
 
-    /// What keeps the sink from taking events now, and whether that is final.
+    /// The error that keeps the sink from taking events now, and whether it is final.
     pub(crate) fn trouble(&self) -> Option<(String, bool)> {
         self.trouble.lock().clone()
     }

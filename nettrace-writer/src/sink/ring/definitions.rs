@@ -1,4 +1,5 @@
-//! What later events need of those that were given up: types, and the threads that live.
+//! The definitions that later events need of those that were given up: types, and the threads that
+//! live.
 
 use std::{collections::BTreeMap, mem};
 

@@ -1,4 +1,4 @@
-//! What a flight recorder keeps, in a recorder file: parts one after another, in a circle.
+//! The contents of a flight recorder, in a recorder file: parts one after another, in a circle.
 //!
 //! `nettrace_format::recorder::layout` says what a part is. A part is written behind the others,
 //! before [`NEXT`](ring::NEXT) says that it is there. The oldest is given up by moving

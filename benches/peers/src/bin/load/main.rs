@@ -1,4 +1,4 @@
-//! What a recorder takes from the example service under load, beside the others, in one run.
+//! The load of a recorder on the example service, beside other recorders, in one run.
 //!
 //! ```text
 //! cd benches/peers && cargo run --release --bin load

@@ -1,4 +1,4 @@
-//! What the runs of a way come to, beside those without a recorder.
+//! The results of the runs of a way, beside those without a recorder.
 
 use serde_json::{Map, Value, json};
 
