@@ -50,7 +50,7 @@ fn what_fails_is_told_and_what_came_in_between_is_made_up_for() {
     // ENOTTY by a kernel; emulators of one do not know the call at all.
     let refusal = sys::unregister(raw(&file), FIRST.enabled_word(), 31).unwrap_err();
     let refusal = refusal.raw_os_error().unwrap();
-    lock().target = Some(Target { file, names: None, path: path.clone() });
+    lock().target = Some(EventTarget { file, names: None, path: path.clone() });
     install();
     registry::register(&FIRST).unwrap();
     let refused = |name| tracepoint(name).map(|one| (one.error, one.enabled, one.write_index));
@@ -109,7 +109,7 @@ fn a_name_that_another_process_has_with_other_fields_is_left_to_it() {
     let (name, renamed) = names.take(&parts);
     let (word, channel) = (&WORD, &CHANNEL);
     let mut entry =
-        Entry { parts, name, renamed, word, channel, is_registered: false, error: None };
+        WordEntry { parts, name, renamed, word, channel, is_registered: false, error: None };
     let taken = |_: &str| Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
     // Everything is taken: the error is told under the own name, so a later try begins with it.
     let error = with_free_name(&mut entry, &mut names, taken).unwrap_err();

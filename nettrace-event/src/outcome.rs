@@ -89,7 +89,7 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
-    use nettrace_event::payload::{NetTraceEncoder, VecBuffer};
+    use crate::payload::{NetTraceEncoder, VecBuffer};
 
     use super::{Outcome, TraceField};
 

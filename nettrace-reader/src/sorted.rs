@@ -15,8 +15,8 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
-use nettrace_format::{Metadata, Trace};
 use foldhash::HashMap;
+use nettrace_format::{Metadata, Trace};
 
 use crate::{
     block::BlockKind,

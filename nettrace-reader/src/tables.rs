@@ -4,8 +4,8 @@ use std::{borrow::Cow, mem::size_of, ops::Range};
 
 pub use crate::tables::numbers::ThreadTotals;
 pub(crate) use crate::tables::{cost::cost_of_metadata, numbers::Number};
-use nettrace_format::{Metadata, Stack, Thread, Trace};
 use foldhash::HashMap;
+use nettrace_format::{Metadata, Stack, Thread, Trace};
 
 use crate::{
     error::{Error, ErrorKind, Result, Table},

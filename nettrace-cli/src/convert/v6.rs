@@ -275,8 +275,10 @@ impl ToV6 {
         if let Some((_, id)) = self.last_list.filter(|(ids, _)| *ids == [activity, related]) {
             return Ok(id);
         }
-        let activity_label = (activity != [0; 16]).then(|| Label::ActivityId(guid::swapped(&activity)));
-        let related_label = (related != [0; 16]).then(|| Label::RelatedActivityId(guid::swapped(&related)));
+        let activity_label =
+            (activity != [0; 16]).then(|| Label::ActivityId(guid::swapped(&activity)));
+        let related_label =
+            (related != [0; 16]).then(|| Label::RelatedActivityId(guid::swapped(&related)));
         let mut row = Vec::new();
         label_list_row(activity_label.into_iter().chain(related_label), &mut row);
         let id = self.composer.label_list(&row, out)?;

@@ -152,12 +152,7 @@ impl<T> SpanTable<T> {
     /// assert_eq!(part(Role::Stop, "read"), Part::Inside(pay));
     /// ```
     #[inline]
-    pub fn part(
-        &self,
-        role: Role,
-        key: Key,
-        has_name: impl FnOnce(&T) -> Option<bool>,
-    ) -> Part {
+    pub fn part(&self, role: Role, key: Key, has_name: impl FnOnce(&T) -> Option<bool>) -> Part {
         let found = self.find(key);
         let known = found.and_then(|place| {
             let slot = &self.slots[place.slot()];
@@ -208,8 +203,7 @@ impl<T> SpanTable<T> {
         let number = NonZeroU64::MIN.saturating_add(self.number);
         self.number = number.get();
         let alias = alias.map(Box::new);
-        let slot =
-            Slot { number: number.get(), key, alias, size: 0, is_open: false, of: Some(of) };
+        let slot = Slot { number: number.get(), key, alias, size: 0, is_open: false, of: Some(of) };
         let at = match self.free.pop() {
             Some(at) => at,
             None => self.slots.len() as u32,

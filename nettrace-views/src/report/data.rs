@@ -397,7 +397,7 @@ fn slow(tree: &mut Tree, named: &[Named], processes: &Processes, clock: &Clock, 
         above.push(record.process);
         let process = (record.process != 0 && !is_as_parent).then_some(record.process.into());
         let named = &named[span.name as usize];
-                Span {
+        Span {
             depth,
             provider: name(&named.provider),
             name: name(&named.name),

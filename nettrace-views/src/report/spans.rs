@@ -350,13 +350,7 @@ impl Spans {
     }
 
     /// Adds a span below its parent, or in a tree of its own.
-    fn begin(
-        &mut self,
-        edge: &Edge<'_>,
-        start: i64,
-        is_open: bool,
-        record: SpanRecord,
-    ) -> SpanRef {
+    fn begin(&mut self, edge: &Edge<'_>, start: i64, is_open: bool, record: SpanRecord) -> SpanRef {
         let name = match edge.value {
             Some(value) if !value.is_empty() => self.valued(edge.name, value),
             _ => edge.name,

@@ -119,9 +119,9 @@ impl Lines {
         let role = Role::of(metadata, ids.overrides.opcode, VERSION);
         let event_name = event_name(metadata);
         let name = format!("{}/{}", metadata.provider, span_name(&event_name));
-        let part = ids.span.map_or(Part::Outside, |key| {
-            self.open.part(role, key, |open| Some(open.name == name))
-        });
+        let part = ids
+            .span
+            .map_or(Part::Outside, |key| self.open.part(role, key, |open| Some(open.name == name)));
         let parent = match part {
             Part::Inside(span) => Some(span),
             _ => ids.related.and_then(|key| self.open.find(key)),
