@@ -1,4 +1,4 @@
-//! How a span ended.
+//! The outcome of a span.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! What errors name of version 6: the kinds of its blocks, and how large a stack can be.
+//! The parts of version 6 that errors name: the kinds of its blocks, and how large a stack can be.
 
 use core::fmt;
 

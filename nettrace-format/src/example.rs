@@ -1,4 +1,4 @@
-//! What the examples in the documentation begin with.
+//! The beginning of the examples in the documentation.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! What a complete stream ends with.
+//! The end of a complete stream.
 
 /// What a complete stream ends with: an end of stream, or nothing at all.
 ///

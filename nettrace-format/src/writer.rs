@@ -1,4 +1,4 @@
-//! What each format says of itself and implements, and what it is handed.
+//! The interface of each format, and its input.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt::Debug;

@@ -1,5 +1,4 @@
-//! What spans and contexts ask of whoever records events: of nobody, until a backend attaches
-//! itself.
+//! The recorder that spans and contexts ask: none, until a backend attaches itself.
 //!
 //! `nettrace-writer` does so before a listener's bit can be in the word of any type, and stays
 //! attached. While nobody is attached, no span begins.

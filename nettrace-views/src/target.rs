@@ -1,4 +1,4 @@
-//! What takes the events of a trace: the seam between traces and formats.
+//! A target for the events of a trace: the seam between traces and formats.
 
 use std::io;
 

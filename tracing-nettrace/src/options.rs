@@ -1,4 +1,4 @@
-//! What can be chosen.
+//! Options.
 
 use tracing_core::{LevelFilter, Subscriber as Dispatched};
 use tracing_subscriber::{

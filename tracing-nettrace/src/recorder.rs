@@ -1,4 +1,4 @@
-//! What the layer and the subscriber have in common: how spans and events are recorded.
+//! The common part of the layer and the subscriber: how spans and events are recorded.
 
 mod begin;
 #[cfg(feature = "opentelemetry")]

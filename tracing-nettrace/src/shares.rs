@@ -1,4 +1,4 @@
-//! How many event types this crate makes, and of what.
+//! The number of event types that this crate makes, and their shares.
 //!
 //! A process has a bound for all of its types, and theirs is the memory that is never given back.
 //! Who logs chooses the targets and keys of `log`, and who calls chooses which optional fields have

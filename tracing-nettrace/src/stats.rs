@@ -1,4 +1,4 @@
-//! What is not recorded as it is, counted for the process.
+//! Counts, for the process, of what is not recorded as it is.
 
 use crate::sync::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What is known to go wrong beside other layers, on many threads, and where nobody expects it.
+//! Known problems beside other layers, on many threads, and at unusual times.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "threads and counts")]
 
 mod support;

@@ -1,5 +1,5 @@
-//! What exceeds a bound on types is counted, and takes nothing from others. One test, because the
-//! bounds are those of the process.
+//! Types beyond a bound are counted, and take nothing from others. One test, because the bounds are
+//! those of the process.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What is allocated: nothing, once a thread and a callsite are warm.
+//! Allocations: nothing, once a thread and a callsite are warm.
 
 mod support;
 

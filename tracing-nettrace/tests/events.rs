@@ -1,4 +1,4 @@
-//! What a reader sees of an event: its type, its fields, and what they are.
+//! An event as a reader sees it: its type, its fields, and what they are.
 
 mod support;
 

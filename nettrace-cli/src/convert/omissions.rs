@@ -1,4 +1,4 @@
-//! What a conversion leaves out, counted by kind.
+//! The omissions of a conversion, counted by kind.
 
 use nettrace_reader::{Metadata, Type};
 pub(super) use nettrace_views::LeftOutKind as Kind;

@@ -1,4 +1,4 @@
-//! What is left of a recording whose process is gone: the trace files, and what these lack.
+//! The remains of a recording whose process is gone: the trace files, and what these lack.
 
 use std::{
     borrow::Cow,

@@ -1,4 +1,4 @@
-//! Which flow an event belongs to: all spans of one tree, from the root on.
+//! The flow that an event belongs to: all spans of one tree, from the root on.
 //!
 //! The trace id says it, and so each event tells its flow by itself: no loss, no new file of a
 //! rotation and no order of rows changes it. Traces of versions 4 and 5 have no trace ids. There

@@ -1,4 +1,4 @@
-//! What a flight recorder has kept: the last part of its stream.
+//! The contents of a flight recorder: the last part of its stream.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 

@@ -1,4 +1,4 @@
-//! What a stream that a session wrote has of each thread.
+//! The last rows of each thread in a stream that a session wrote.
 
 use alloc::collections::BTreeMap;
 

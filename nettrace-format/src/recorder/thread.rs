@@ -1,4 +1,4 @@
-//! What a recorder file knows of a thread.
+//! The state of a thread in a recorder file.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! How field types are described and encoded in version 6.
+//! Field types of version 6: their description and encoding.
 //!
 //! | [`FieldType`] | type codes | payload |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Which blocks a composer writes, and what a reader finds in them.
+//! The blocks that a composer writes, and a reader's view of them.
 
 use nettrace_format::{
     Composer, FormatError,

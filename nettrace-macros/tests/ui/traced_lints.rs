@@ -1,4 +1,4 @@
-//! What lints say of a function, they say also if it is traced.
+//! Lints that hold for a function hold also if it is traced.
 #![deny(dead_code, unused_variables, unused_mut, unreachable_code)]
 
 use nettrace_writer::traced;

@@ -1,4 +1,4 @@
-//! What the compiler finds: each error is in the user's own tokens.
+//! Errors of the compiler: each error is in the user's own tokens.
 use std::num::ParseIntError;
 
 use nettrace_macros::traced;

@@ -1,4 +1,4 @@
-//! What NetTrace for Rust says of spans in the attributes of events.
+//! Spans of NetTrace for Rust in the attributes of events.
 
 use crate::heph::{packet::Event, value::Value};
 

@@ -1,4 +1,4 @@
-//! What a [`Reader`] knows of the stream so far: facts, definitions and counts.
+//! The facts of a [`Reader`] about the stream so far: facts, definitions and counts.
 
 use nettrace_format::{Metadata, Trace};
 

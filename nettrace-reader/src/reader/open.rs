@@ -1,4 +1,4 @@
-//! How a stream is opened.
+//! The opening of a stream.
 
 use super::{Current, Reader, State, Totals};
 use foldhash::HashMap;

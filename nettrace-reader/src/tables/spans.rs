@@ -1,4 +1,4 @@
-//! What the label lists of spans leave out.
+//! The labels that the label lists of spans leave out.
 //!
 //! A writer need not repeat in each list what follows from the list's activity ids: the span id is
 //! in the activity id of the span, and the trace is that of the parent. This module puts both back.

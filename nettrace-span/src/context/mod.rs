@@ -1,4 +1,4 @@
-//! What is in force on a thread, and goes with each of its events: labels, and the ids of a span.
+//! The context of a thread, which goes with each of its events: labels, and the ids of a span.
 //!
 //! It belongs to the thread, not to the event. [`enter_labels`], [`Context::enter`] and spans put
 //! it in force. Every event that the thread emits carries it until the scope ends, in every

@@ -1,4 +1,4 @@
-//! Which traces are recorded: the root of a tree of spans decides, and the tree follows.
+//! Sampling of traces: the root of a tree of spans decides, and the tree follows.
 //!
 //! A span is a root if no span of this process is its parent. If it decides against its tree, it
 //! puts a frame in force that says so ([`frames`](crate::context::frames)). Spans, contexts and

@@ -1,4 +1,4 @@
-//! What the code of `#[traced]` calls.
+//! Functions for the code of `#[traced]`.
 
 use std::{convert::Infallible, fmt, marker::PhantomData, mem};
 

@@ -1,4 +1,4 @@
-//! How long a span takes.
+//! The duration of a span.
 //!
 //! Once a session uses the processor's counter, durations come from the counter as well: a reading
 //! is one instruction, where the standard library's clock takes a call. Before that, and where no

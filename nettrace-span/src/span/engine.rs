@@ -1,4 +1,4 @@
-//! What begins, polls and ends a span, of whatever type its events are. It exists once.
+//! The beginning, the polls and the end of a span, of whatever type its events are. It exists once.
 //!
 //! A type of events brings to the program what records them, and shells of a few lines around these
 //! functions, which hold the events. No generic code knows frames, buffers or sessions:

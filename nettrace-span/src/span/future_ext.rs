@@ -1,4 +1,4 @@
-//! What futures can have: a context, labels, a span.
+//! Extensions of futures: a context, labels, a span.
 
 use nettrace_event::Label;
 

@@ -1,4 +1,4 @@
-//! How many spans a trace has, and how many of them did not end in it.
+//! The number of spans in a trace, and of those that did not end in it.
 
 use std::{
     collections::hash_map::Entry,

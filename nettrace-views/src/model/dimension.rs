@@ -1,4 +1,4 @@
-//! What tells the spans of one name apart: the route of a request.
+//! The dimension that tells the spans of one name apart: the route of a request.
 
 use nettrace_event::keys;
 use nettrace_reader::{Event, Metadata, Value};

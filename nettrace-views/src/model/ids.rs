@@ -1,4 +1,4 @@
-//! Which span an event belongs to, and what it says of it.
+//! The span that an event belongs to, and its part in it.
 
 use nettrace_event::{
     keys,

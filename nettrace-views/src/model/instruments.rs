@@ -1,4 +1,4 @@
-//! What a process reports of its instruments: by the events of .NET's meters, which the writer's
+//! Reports of a process about its instruments: by the events of .NET's meters, which the writer's
 //! feature `metrics` writes as well, and by `EventCounters`.
 
 use std::borrow::Cow;

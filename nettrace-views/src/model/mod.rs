@@ -1,4 +1,4 @@
-//! What the events of a trace mean: one model for all that read traces.
+//! The meaning of the events of a trace: one model for all that read traces.
 //!
 //! | question | answer |
 //! |---|---|

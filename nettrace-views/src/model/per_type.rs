@@ -1,4 +1,4 @@
-//! What a reader keeps of each event type.
+//! A reader's data about each event type.
 
 use foldhash::HashMap;
 use nettrace_reader::{Event, Metadata};

@@ -1,4 +1,4 @@
-//! How the processes of a trace are called.
+//! The names of the processes of a trace.
 
 use std::{
     borrow::Cow,

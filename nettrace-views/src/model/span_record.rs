@@ -1,4 +1,4 @@
-//! What the events of one span say of it together, for all that show spans one by one.
+//! The record of one span, made of its events, for all that show spans one by one.
 
 use nettrace_reader::Event;
 

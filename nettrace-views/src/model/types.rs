@@ -1,5 +1,5 @@
-//! What an event type says: names, its place in the source code, and how the ends of its spans are
-//! described.
+//! An event type's statements: names, its place in the source code, and how the ends of its spans
+//! are described.
 
 use std::borrow::Cow;
 

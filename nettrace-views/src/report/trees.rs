@@ -1,4 +1,5 @@
-//! What is kept of a tree of spans: its spans, the events inside, and how long each path took.
+//! A tree of spans, as far as it is kept: its spans, the events inside, and how long each path
+//! took.
 
 use std::cmp::Reverse;
 

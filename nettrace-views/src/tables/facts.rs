@@ -1,4 +1,4 @@
-//! What many events have in common: their thread, their labels.
+//! Facts that many events share: their thread, their labels.
 
 use std::{borrow::Cow, rc::Rc};
 

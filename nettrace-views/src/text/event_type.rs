@@ -1,4 +1,4 @@
-//! What must be known of an event type to show its events, worked out once for a type.
+//! The facts needed to show an event of a type, worked out once for a type.
 
 use nettrace_reader::Metadata;
 

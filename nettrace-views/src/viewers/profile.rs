@@ -1,5 +1,5 @@
-//! What profilers show: how long spans took, and what the samples say. Targets for profilers are
-//! [`Profile`]s. They have neither events without duration nor fields.
+//! Profiles: how long spans took, and what the samples say. Targets for profilers are [`Profile`]s.
+//! They have neither events without duration nor fields.
 
 use nettrace_reader::{Thread, Trace, Value};
 

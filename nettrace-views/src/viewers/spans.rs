@@ -1,4 +1,4 @@
-//! Which spans are slices of their thread, and which have a track of their own.
+//! The tracks of spans: their thread's, or one of their own.
 //!
 //! A viewer draws the slices of one track as a tree, so they must be nested. Whether a span is
 //! nested in others on its thread is known only when it ends. So the start of a span waits here

@@ -1,4 +1,4 @@
-//! What accompanies an event: its stack and its related thread. The caller gives them, and escapes
+//! The origin of an event: its stack and its related thread. The caller gives them, and escapes
 //! hold them in the chunk.
 
 use nettrace_event::payload::{Buffer as _, SliceBuffer};

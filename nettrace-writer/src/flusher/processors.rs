@@ -1,4 +1,4 @@
-//! How many processors the machine has: the specification's "number of threads that can run
+//! The number of processors of the machine: the specification's "number of threads that can run
 //! concurrently on the hardware".
 //!
 //! It is not how many this process may use, which its affinity and the quota of its control groups

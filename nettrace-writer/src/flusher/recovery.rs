@@ -1,4 +1,4 @@
-//! How the flusher goes on when a sink fails.
+//! The flusher after a failure of the sink.
 //!
 //! After a [final](crate::sink::Sink) error nothing more is written. After any other error the
 //! flusher waits for a flush interval and then tries again. A flush that somebody asks for tries at

@@ -1,4 +1,4 @@
-//! What a round writes, and into which stream.
+//! The writes of a round, and their stream.
 //!
 //! # Streams
 //!

@@ -1,4 +1,4 @@
-//! How the flusher sleeps, and what wakes it.
+//! The flusher's sleep, and its wakers.
 //!
 //! Between rounds the flusher *watches*: a command ends that sleep, and so does an event that takes
 //! a chunk and finds that memory runs low. If memory is low already, or much data comes, it *waits*

@@ -1,6 +1,6 @@
-//! How threads hand rows to the flusher: chunks of memory, records of threads, headers of rows,
-//! clocks and barriers. Everything that is not proved by the compiler's rules alone, and that the
-//! loom models check, is here.
+//! The protocol by which threads hand rows to the flusher: chunks of memory, records of threads,
+//! headers of rows, clocks and barriers. Everything that is not proved by the compiler's rules
+//! alone, and that the loom models check, is here.
 //!
 //! [`record`] has the proof that no event is missed or torn.
 

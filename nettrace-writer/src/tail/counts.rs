@@ -1,4 +1,4 @@
-//! What a tail decision has counted, for the application and in the trace.
+//! Counts of a tail decision, for the application and in the trace.
 
 use std::sync::Arc;
 

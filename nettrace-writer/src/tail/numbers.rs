@@ -1,4 +1,4 @@
-//! How many numbers of each thread are held back.
+//! The numbers of each thread that are held back.
 //!
 //! If the process is killed, they are in no file. A recorder file has the counts, so that they are
 //! told as lost then.

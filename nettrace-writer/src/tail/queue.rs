@@ -1,4 +1,4 @@
-//! What is on its way to the sink within.
+//! The batches on their way to the sink within.
 
 use std::{
     collections::VecDeque,

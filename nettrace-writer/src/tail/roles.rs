@@ -1,4 +1,4 @@
-//! What the types of events mean for a decision.
+//! The roles of event types in a decision.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is known of each tree of spans, and whether its rows are kept.
+//! The state of each tree of spans, and whether its rows are kept.
 //!
 //! A tree is what this process shows of one trace. It asks for a decision if the oldest of its rows
 //! is the Start of a span that asks. Such spans are its *roots*: one, or several if a caller makes

@@ -1,5 +1,5 @@
-//! Which capture of a test what is in force belongs to: bits of its version, which are inherited
-//! as [`SAMPLED_OUT`](super::SAMPLED_OUT) is.
+//! The capture of a test that a context belongs to: bits of its version, which are inherited as
+//! [`SAMPLED_OUT`](super::SAMPLED_OUT) is.
 //!
 //! Spans, labels, contexts, futures and the tables of bridges have a version or the number of a
 //! span already. So nothing needs room for a capture, and nothing of it is in any trace. Without

@@ -1,5 +1,5 @@
-//! What a thread has of this crate in its locals, for code that looks at it several times: the
-//! frames, what is known of the innermost one, and a place for the backend.
+//! This crate's locals of a thread, for code that looks at them several times: the frames, what is
+//! known of the innermost one, and a place for the backend.
 //!
 //! A thread local that has a destructor is looked up by more instructions than it takes to put a
 //! span in force. So a pointer to the frames stands beside what is read anyway.

@@ -1,4 +1,4 @@
-//! What is in force, for the rows of events.
+//! The current context of a thread, for the rows of events.
 
 use nettrace_event::Label;
 

@@ -1,4 +1,4 @@
-//! What becomes of spans and trees that have ended: they are kept for a while, and then settled.
+//! Spans and trees that have ended: they are kept for a while, and then settled.
 
 use std::cmp::Reverse;
 

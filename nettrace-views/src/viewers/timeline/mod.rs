@@ -1,5 +1,5 @@
-//! What a trace shows on a line of time: threads, spans, events, counters, losses and samples. All
-//! targets with such a line are [`Form`]s of it.
+//! The timeline of a trace: threads, spans, events, counters, losses and samples. All targets with
+//! such a line are [`Form`]s of it.
 
 mod labels;
 mod threads;

@@ -1,4 +1,4 @@
-//! What is known of an event type, before its events come.
+//! The facts about an event type before its events come.
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 

@@ -1,4 +1,4 @@
-//! How many ticks the counter makes in a second of real time.
+//! The counter's ticks in a second of real time.
 //!
 //! # Method
 //!
