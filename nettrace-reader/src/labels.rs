@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use nettrace_event::label::{LAST_LABEL, kind};
 use nettrace_format::{Cursor, Damage};
 
 use crate::error::Read;
@@ -58,41 +59,41 @@ pub struct LabelList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum LabelKind {
-    ActivityId = 1,
-    RelatedActivityId = 2,
-    TraceId = 3,
-    SpanId = 4,
-    Text = 5,
-    Number = 6,
-    OpCode = 7,
-    Keywords = 8,
-    Level = 9,
-    Version = 10,
+    ActivityId = kind::ACTIVITY_ID,
+    RelatedActivityId = kind::RELATED_ACTIVITY_ID,
+    TraceId = kind::TRACE_ID,
+    SpanId = kind::SPAN_ID,
+    Text = kind::STR,
+    Number = kind::INT,
+    OpCode = kind::OPCODE,
+    Keywords = kind::KEYWORDS,
+    Level = kind::LEVEL,
+    Version = kind::VERSION,
 }
 
 impl LabelKind {
     /// Bit of an encoded kind: the label is the last one of its list.
-    pub(crate) const LAST: u8 = 0x80;
+    pub(crate) const LAST: u8 = LAST_LABEL;
 
     /// The kind, and whether the label is the last one of its list.
     #[inline]
     fn read(cursor: &mut Cursor<'_>) -> Read<(Self, bool)> {
         let at = *cursor;
         let byte = cursor.u8()?;
-        let kind = match byte & !Self::LAST {
-            1 => Self::ActivityId,
-            2 => Self::RelatedActivityId,
-            3 => Self::TraceId,
-            4 => Self::SpanId,
-            5 => Self::Text,
-            6 => Self::Number,
-            7 => Self::OpCode,
-            8 => Self::Keywords,
-            9 => Self::Level,
-            10 => Self::Version,
+        let of = match byte & !Self::LAST {
+            kind::ACTIVITY_ID => Self::ActivityId,
+            kind::RELATED_ACTIVITY_ID => Self::RelatedActivityId,
+            kind::TRACE_ID => Self::TraceId,
+            kind::SPAN_ID => Self::SpanId,
+            kind::STR => Self::Text,
+            kind::INT => Self::Number,
+            kind::OPCODE => Self::OpCode,
+            kind::KEYWORDS => Self::Keywords,
+            kind::LEVEL => Self::Level,
+            kind::VERSION => Self::Version,
             _ => return Err(at.damage("a label is of an unknown kind")),
         };
-        Ok((kind, byte & Self::LAST != 0))
+        Ok((of, byte & Self::LAST != 0))
     }
 
     /// Reads the value of a label of this kind, but makes nothing of it.

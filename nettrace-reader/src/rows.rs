@@ -1,7 +1,10 @@
 //! The rows of Event blocks, compressed and not.
 
 use nettrace_event::payload::primitive::{MAX_VARUINT64, read_varuint, read_varuint32};
-use nettrace_format::{Cursor, Damage};
+use nettrace_format::{
+    Cursor, Damage,
+    v6::{RowFlags, UNCOMPRESSED_ROW_HEADER},
+};
 
 use crate::{error::Read, framing::Format};
 
@@ -150,7 +153,7 @@ impl Rows {
     pub(crate) fn next_like(&mut self, body: &[u8]) -> Option<usize> {
         let mut at = self.position;
         let flags = *body.get(at)?;
-        if flags & !SORTED != 0 || !self.is_compressed() {
+        if flags & !RowFlags::SORTED != 0 || !self.is_compressed() {
             return None;
         }
         at += 1;
@@ -238,10 +241,10 @@ impl Rows {
         at += 1;
         let header = &mut self.header;
         self.refers_anew = flags & REFERENCES != 0;
-        if flags & 1 != 0 {
+        if flags & RowFlags::METADATA != 0 {
             header.metadata_id = read_varuint32(body, &mut at)?;
         }
-        if flags & 2 != 0 {
+        if flags & RowFlags::CAPTURE != 0 {
             let skipped = read_varuint32(body, &mut at)?;
             header.sequence_number = header.sequence_number.wrapping_add(skipped);
             header.capture_thread = read_varuint(body, &mut at, MAX_VARUINT64)?;
@@ -249,41 +252,41 @@ impl Rows {
         }
         // Rows of metadata blocks of version 5 (id 0) are not counted. Their numbers do not matter.
         header.sequence_number = header.sequence_number.wrapping_add(1);
-        if flags & 4 != 0 {
+        if flags & RowFlags::THREAD != 0 {
             header.thread = read_varuint(body, &mut at, MAX_VARUINT64)?;
         }
-        if flags & 8 != 0 {
+        if flags & RowFlags::STACK != 0 {
             header.stack_id = read_varuint32(body, &mut at)?;
         }
         header.timestamp =
             header.timestamp.wrapping_add(read_varuint(body, &mut at, MAX_VARUINT64)?);
         if V6 {
-            if flags & 16 != 0 {
+            if flags & RowFlags::LABELS != 0 {
                 header.label_list = read_varuint32(body, &mut at)?;
             }
         } else {
-            if flags & 16 != 0 {
+            if flags & ACTIVITY != 0 {
                 header.activity_id = guid(body, &mut at)?;
             }
-            if flags & 32 != 0 {
+            if flags & RELATED_ACTIVITY != 0 {
                 header.related_activity_id = guid(body, &mut at)?;
             }
         }
-        header.is_sorted = flags & SORTED != 0;
-        if flags & 128 != 0 {
+        header.is_sorted = flags & RowFlags::SORTED != 0;
+        if flags & RowFlags::PAYLOAD_LEN != 0 {
             header.payload_size = read_varuint32(body, &mut at)?;
         }
         Some(at)
     }
 
     fn plain_header(&mut self, body: &[u8]) -> Option<usize> {
-        let end = self.position + PLAIN_HEADER;
+        let end = self.position + UNCOMPRESSED_ROW_HEADER;
         let mut cursor = Cursor::new(body.get(self.position..end)?, 0);
         let (size, mut header) = plain_head(&mut cursor).ok()?;
         header.label_list = cursor.u32().ok()?;
         header.payload_size = cursor.u32().ok()?;
         // The size counts everything after it.
-        if u64::from(size) != u64::from(header.payload_size) + PLAIN_HEADER as u64 - 4 {
+        if u64::from(size) != u64::from(header.payload_size) + UNCOMPRESSED_ROW_HEADER as u64 - 4 {
             return None;
         }
         self.header = header;
@@ -367,13 +370,12 @@ impl PlainV5 {
 }
 
 /// The flags of a compressed header for event type, threads, stack and label list.
-const REFERENCES: u8 = 1 | 2 | 4 | 8 | 16;
+const REFERENCES: u8 =
+    RowFlags::METADATA | RowFlags::CAPTURE | RowFlags::THREAD | RowFlags::STACK | RowFlags::LABELS;
 
-/// The flag of a compressed header that marks an event as sorted.
-const SORTED: u8 = 64;
-
-/// The size of an uncompressed header in version 6.
-const PLAIN_HEADER: usize = 52;
+/// The flags of a compressed header of version 5 for activity ids.
+const ACTIVITY: u8 = 16;
+const RELATED_ACTIVITY: u8 = 32;
 
 /// The size of an uncompressed header in versions 4 and 5.
 const PLAIN_V5_HEADER: usize = 80;
