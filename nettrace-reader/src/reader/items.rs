@@ -183,7 +183,7 @@ impl<R: Source> Reader<R> {
                         Ok::<_, Damage>(())
                     })?;
                 Item::SequencePoint(SequencePoint {
-                    timestamp: timestamp,
+                    timestamp,
                     flush_threads: flags.flush_threads,
                     flush_metadata: flags.flush_metadata,
                     threads,
