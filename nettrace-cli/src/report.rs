@@ -8,7 +8,7 @@ use std::{
 
 use nettrace_reader::{Event, Metadata, Totals};
 use nettrace_views::{
-    model::{PerType, Role, span_of_record},
+    model::{PerType, role_of, span_of_record},
     report::{self, Describe, Report},
     text::{Detail, EventType, Payload},
 };
@@ -116,7 +116,7 @@ fn read(
     if let Some(field) = &content.by {
         let version = events.major_version();
         let tells =
-            |of: &Metadata| Role::of(of, None, version).is_edge() || span_of_record(of).is_some();
+            |of: &Metadata| role_of(of, None, version).is_edge() || span_of_record(of).is_some();
         let tellers = "start, end or record of a span";
         say(suggestions::unknown_field("--by", field, events.type_totals(), (tells, tellers)))?;
     }

@@ -9,7 +9,7 @@ use std::{
 use nettrace_reader::{Metadata, Reader, SortedReader, Trace};
 use nettrace_views::{
     Target, Written, drive,
-    model::Role,
+    model::{Role, role_of},
     viewers::{Options, View},
 };
 
@@ -102,7 +102,7 @@ pub(super) fn run(
     if let Some(field) = dimension {
         // The name of a span is written when it begins.
         let tells =
-            |of: &Metadata| matches!(Role::of(of, None, version), Role::Start | Role::Single);
+            |of: &Metadata| matches!(role_of(of, None, version), Role::Start | Role::Single);
         let tellers = (tells, "start of a span");
         say(suggestions::unknown_field("--dimension", field, events.type_totals(), tellers))?;
     }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use nettrace_reader::{Event, LastLabels, SortedReader};
-use nettrace_views::model::{EndFields, Ids, Key, Role, SpanTable};
+use nettrace_views::model::{EndFields, Ids, Key, Role, SpanTable, role_of};
 
 use crate::{
     failure::Failure,
@@ -147,7 +147,7 @@ impl Take for Pairs {
         event.labels_into(&mut kept.labels);
         let ids = Ids::of(kept.labels.labels());
         let Some(span) = ids.span else { return Ok(()) };
-        let role = Role::of(event.metadata(), ids.overrides.opcode, lane.version);
+        let role = role_of(event.metadata(), ids.overrides.opcode, lane.version);
         if role.is_edge() {
             let duration = EndFields::of(event.metadata()).stated(event).0;
             let parent = ids.related;

@@ -19,7 +19,7 @@ use std::{
 use nettrace_event::{keys, trace_context::TraceId};
 use nettrace_reader::{Event, Label, SortedReader};
 use nettrace_views::{
-    model::{EndFields, Ids, Key, PerType, Role, SpanEdge, SpanState, place, span_name},
+    model::{EndFields, Ids, Key, PerType, SpanEdge, SpanState, place, role_of, span_name},
     text::{Detail, EventType, Payload},
 };
 
@@ -168,7 +168,7 @@ impl Reading {
         }
         let ty = self.types.of(event, EventType::of);
         let payload = Payload::of(event, ty);
-        let step = match Role::of(event.metadata(), ids.overrides.opcode, self.version) {
+        let step = match role_of(event.metadata(), ids.overrides.opcode, self.version) {
             role if !role.is_edge() => self.forest.inside(span, &ids, at),
             role => {
                 let (duration, outcome) = EndFields::of(event.metadata()).stated(event);

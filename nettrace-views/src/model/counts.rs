@@ -8,7 +8,7 @@ use std::{
 use foldhash::HashMap;
 use nettrace_reader::{Event, LastLabels, Metadata};
 
-use crate::model::{Ids, Key, Role, span_name};
+use crate::model::{Ids, Key, Role, role_of, span_name};
 
 /// How many spans can be open at the same time in the order of the stream: some 100 MB.
 const MOST_OPEN: usize = 1_000_000;
@@ -50,7 +50,7 @@ impl SpanCounts {
         }
         let ids = self.ids;
         let Some(span) = ids.span else { return };
-        let role = Role::of(event.metadata(), ids.overrides.opcode, version);
+        let role = role_of(event.metadata(), ids.overrides.opcode, version);
         if role.is_edge() {
             self.count_as(role, span, self.name(event.metadata()));
         }

@@ -2,6 +2,7 @@
 
 use nettrace_event::{
     keys,
+    role::Role,
     trace_context::{ActivityId, SpanId, TraceId},
 };
 use nettrace_reader::{Label, Metadata};
@@ -89,56 +90,15 @@ impl Ids {
     }
 }
 
-/// What an event says of its span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The span begins.
-    Start,
-    /// The span ends.
-    Stop,
-    /// It is the whole span.
-    Single,
-    /// A poll of the span begins.
-    Resume,
-    /// A poll of the span ends.
-    Suspend,
-    /// It happened inside.
-    Inside,
-}
-
-impl Role {
-    /// The role of an event of this type. `version` is the major version of the trace, `opcode` one
-    /// that replaces that of the type.
-    #[must_use]
-    pub fn of(metadata: &Metadata, opcode: Option<u8>, version: u32) -> Self {
-        match opcode.or(metadata.opcode).unwrap_or(0) {
-            1 => return Self::Start,
-            2 => return Self::Stop,
-            7 => return Self::Resume,
-            8 => return Self::Suspend,
-            0 => {}
-            _ => return Self::Inside,
-        }
-        let is_single = if version >= 6 {
-            metadata.key_values.iter().any(|(key, value)| (&**key, &**value) == keys::SINGLE)
-        } else {
-            has_fields_of_single(metadata)
-        };
-        if is_single {
-            return Self::Single;
-        }
-        match metadata.implied_opcode().filter(|_| opcode.is_none()) {
-            Some(1) => Self::Start,
-            Some(_) => Self::Stop,
-            None => Self::Inside,
-        }
-    }
-
-    /// Whether the event is the start or the end of a span, or the whole span.
-    #[must_use]
-    pub fn is_edge(self) -> bool {
-        matches!(self, Self::Start | Self::Stop | Self::Single)
-    }
+/// The role of an event of this type in its span. `version` is the major version of the trace,
+/// `opcode` one that replaces that of the type.
+#[must_use]
+pub fn role_of(metadata: &Metadata, opcode: Option<u8>, version: u32) -> Role {
+    let is_single = || match version {
+        6.. => metadata.key_values.iter().any(|(key, value)| (&**key, &**value) == keys::SINGLE),
+        _ => has_fields_of_single(metadata),
+    };
+    Role::of(opcode.or(metadata.opcode), is_single, &metadata.name)
 }
 
 #[cfg(test)]
@@ -169,7 +129,7 @@ mod tests {
     fn roles() {
         let of = |name: &str, opcode, version| {
             let metadata = Metadata { name: name.into(), opcode, ..Metadata::default() };
-            Role::of(&metadata, None, version)
+            role_of(&metadata, None, version)
         };
         assert_eq!(of("x", Some(1), 6), Role::Start);
         assert_eq!(of("x", Some(2), 5), Role::Stop);
@@ -184,8 +144,8 @@ mod tests {
         let mut single = Metadata::default();
         let (key, value) = keys::SINGLE;
         single.key_values.push((key.into(), value.into()));
-        assert_eq!(Role::of(&single, None, 6), Role::Single);
-        assert_eq!(Role::of(&single, Some(1), 6), Role::Start);
-        assert_eq!(Role::of(&single, None, 5), Role::Inside);
+        assert_eq!(role_of(&single, None, 6), Role::Single);
+        assert_eq!(role_of(&single, Some(1), 6), Role::Start);
+        assert_eq!(role_of(&single, None, 5), Role::Inside);
     }
 }

@@ -3,7 +3,7 @@
 //! | question | answer |
 //! |---|---|
 //! | which span an event belongs to | [`Ids`], [`Key`] |
-//! | what it says of that span | [`Role`], [`SpanEdge`], [`EndFields`] |
+//! | what it says of that span | [`Role`], [`role_of`], [`SpanEdge`], [`EndFields`] |
 //! | how a span or an event type is called | [`span_name`], [`event_name`] |
 //! | which process it was, and how that is called | [`process_id`], [`Processes`] |
 //! | what time it was | [`Clock`], [`Time`] |
@@ -47,7 +47,7 @@ pub(crate) use self::instruments::interval;
 #[cfg(any(feature = "report", feature = "viewers"))]
 pub(crate) use self::instruments::{Instrument, InstrumentEvent, Measured, Reported, reported};
 pub(crate) use self::types::{Observed, is_given_up};
-pub use nettrace_event::role::span_name;
+pub use nettrace_event::role::{Role, span_name};
 
 pub use self::{
     clock::{Clock, FileTime, Instant, Time, unix_nanos},
@@ -55,7 +55,7 @@ pub use self::{
     fields::{Meant, RustTypes, Stated, walk},
     frames::FrameNames,
     hex::{Guid, Hex, hex},
-    ids::{Ids, Key, Overrides, Role},
+    ids::{Ids, Key, Overrides, role_of},
     own_time::OwnTime,
     per_type::PerType,
     plain::{Plain, Purpose, Spelled, label_name},

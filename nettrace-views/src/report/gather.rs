@@ -8,8 +8,8 @@ use nettrace_reader::{Error, Event, LastLabels, SortedReader, Source};
 use crate::{
     model::{
         Clock, EndFields, FrameNames, Ids, InstrumentEvent, PerType, Role, SpanCounts, SpanEdge,
-        clip, dimension, dimension_value, event_name, is_given_up, place, process_id, span_name,
-        span_of_record,
+        clip, dimension, dimension_value, event_name, is_given_up, place, process_id, role_of,
+        span_name, span_of_record,
     },
     report::{
         Describe, Options,
@@ -181,7 +181,7 @@ impl Gathered {
         let Some(span) = ids.span else { return self.spans.outside(at) };
         let role = match ids.overrides.opcode {
             None => known.role,
-            opcode => Role::of(event.metadata(), opcode, self.version),
+            opcode => role_of(event.metadata(), opcode, self.version),
         };
         self.counts.count_as(role, span, known.counted);
         let target = if !role.is_edge() {
@@ -254,7 +254,7 @@ impl Gathered {
                 dimension,
                 is_asked_for: dimension.is_some_and(|field| Some(name_of(field)) == by),
                 is_later: dimension.is_some() && span_of_record(metadata).is_some(),
-                role: Role::of(metadata, None, *version),
+                role: role_of(metadata, None, *version),
                 counted: counts.name(metadata),
             }
         })

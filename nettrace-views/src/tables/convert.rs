@@ -6,7 +6,7 @@ use nettrace_reader::{Event, Totals, Trace};
 
 use crate::{
     LeftOut, Target,
-    model::{Clock, Role, process_of},
+    model::{Clock, Role, process_of, role_of},
     tables::{
         Options, Tables,
         columns::{
@@ -140,7 +140,7 @@ impl Target for Writer {
         self.left_out.times += u64::from(time == i64::MAX || time == i64::MIN);
         let opcode = labels.ids.overrides.opcode;
         let role = match opcode {
-            Some(_) => Role::of(event.metadata(), opcode, self.version),
+            Some(_) => role_of(event.metadata(), opcode, self.version),
             None => ty.role,
         };
         let row = Row {

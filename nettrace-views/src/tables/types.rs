@@ -9,7 +9,7 @@ use nettrace_event::keys;
 use nettrace_reader::{Event, Metadata};
 
 use crate::{
-    model::{EndFields, PerType, Role, event_name, span_name, walk},
+    model::{EndFields, PerType, Role, event_name, role_of, span_name, walk},
     tables::{
         columns::{
             events::{Common, Row},
@@ -147,7 +147,7 @@ impl Shapes {
             level: metadata.level,
             opcode: metadata.opcode.or_else(|| metadata.implied_opcode()).unwrap_or(0),
             keywords: metadata.keywords,
-            role: Role::of(metadata, None, version),
+            role: role_of(metadata, None, version),
             end: EndFields::of(metadata),
             table,
         }

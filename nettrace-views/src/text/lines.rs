@@ -11,8 +11,8 @@ use nettrace_reader::Event;
 
 use crate::{
     model::{
-        Clock, EndFields, Ids, Key, OneLine, Part, Role, SpanRef, SpanTable, event_name, place,
-        process_id, span_name,
+        Clock, EndFields, Ids, Key, OneLine, Part, SpanRef, SpanTable, event_name, place,
+        process_id, role_of, span_name,
     },
     text::{
         Detail, EventType, Payload, is_id, write_end, write_key, write_label, write_name,
@@ -116,7 +116,7 @@ impl Lines {
         let metadata = event.metadata();
         let labels = event.labels();
         let ids = Ids::of(&labels);
-        let role = Role::of(metadata, ids.overrides.opcode, VERSION);
+        let role = role_of(metadata, ids.overrides.opcode, VERSION);
         let event_name = event_name(metadata);
         let name = format!("{}/{}", metadata.provider, span_name(&event_name));
         let part = ids

@@ -21,7 +21,7 @@ use crate::{
     LeftOut, Target,
     model::{
         Clock, FrameNames, Lesson, Measured, Observed, Part, PerType, Processes, Reported, Role,
-        process_of, reported, walk,
+        process_of, reported, role_of, walk,
     },
     viewers::{
         Options,
@@ -282,7 +282,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
         let ty = Rc::clone(ty);
         let role = match self.labels.ids.overrides.opcode {
             Some(code) if header.label_list != 0 => {
-                Role::of(event.metadata(), Some(code), self.version)
+                role_of(event.metadata(), Some(code), self.version)
             }
             _ => ty.role,
         };

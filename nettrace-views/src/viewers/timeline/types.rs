@@ -8,7 +8,7 @@ use nettrace_reader::{Event, Metadata, Value};
 use crate::{
     model::{
         EndFields, InstrumentEvent, Key as SpanKey, Lesson, MOST_VALUES, Observed, Role, RustTypes,
-        dimension, dimension_value, event_name, span_name,
+        dimension, dimension_value, event_name, role_of, span_name,
     },
     viewers::{
         spans::Name,
@@ -55,7 +55,7 @@ impl EventType {
     ) -> Self {
         let name = event_name(metadata);
         let event = form.name(&metadata.provider, &name, out);
-        let role = Role::of(metadata, None, version);
+        let role = role_of(metadata, None, version);
         let text = match role {
             // Of a span without a name, nothing else is left.
             Role::Resume if name != "Resume" => name.strip_suffix("Resume").unwrap_or(&name),
