@@ -147,7 +147,7 @@ impl SessionBuilder {
     /// When the session starts, the new trace replaces the old file as a whole. At that moment it
     /// has no events yet. Programs that have the old file open keep it. A file that another session
     /// is writing is not replaced: the start fails with an error that names the process. See
-    /// [`FileOptions::overwrite`].
+    /// [`FileOptions::overwrite`](crate::sink::FileOptions::overwrite).
     ///
     /// ```
     /// use nettrace_writer::Session;
@@ -167,7 +167,8 @@ impl SessionBuilder {
 
     /// As [`overwrite`](Self::overwrite), but keeps the file that is replaced, and only that one:
     /// `service.nettrace` has the name `service.previous.nettrace` from then on. So the trace of a
-    /// run that has crashed is there after the restart. See [`FileOptions::keep_previous`].
+    /// run that has crashed is there after the restart. See
+    /// [`FileOptions::keep_previous`](crate::sink::FileOptions::keep_previous).
     pub fn keep_previous(mut self) -> Self {
         self.output.existing = Existing::IsKept;
         self
@@ -233,8 +234,9 @@ impl SessionBuilder {
 
     /// Registers the event types of `T` now rather than with their first event.
     ///
-    /// [`start`](Self::start) then fails if a type is refused: because another type is
-    /// given the same id, because there are too many, or because the [format](Self::format) cannot describe it.
+    /// [`start`](Self::start) then fails if a type is refused: because another type is given the
+    /// same id, because there are too many, or because the [format](Self::format) cannot describe
+    /// it.
     ///
     /// ```
     /// use nettrace_writer::{Error, Session, TraceEvent, sink::MemorySink};

@@ -11,8 +11,8 @@ use crate::{
 
 impl SessionBuilder {
     /// Keeps the last events in memory instead of writing them: a *flight recorder*.
-    /// [`Session::dump`] writes what is there. Until then a service can be left on for months and
-    /// writes nothing.
+    /// [`Session::dump`](crate::Session::dump) writes what is there. Until then a service can be
+    /// left on for months and writes nothing.
     ///
     /// An event costs what it always costs. The session's thread moves events from the threads'
     /// buffers to where they are kept, in the form of the trace, once in each

@@ -61,8 +61,8 @@ impl SessionBuilder {
     /// ```
     ///
     /// The session's format must be [version 6](crate::Format::V6), the default. Otherwise
-    /// [`start`](Self::start) fails, and with [`Error::Recorder`] on systems other than 64-bit
-    /// Linux.
+    /// [`start`](Self::start) fails, and with [`Error::Recorder`](crate::Error::Recorder) on
+    /// systems other than 64-bit Linux.
     pub fn persistent(mut self, path: impl Into<PathBuf>) -> Self {
         self.memory.recorder_file = Some(path.into());
         self
