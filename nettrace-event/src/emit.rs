@@ -61,8 +61,8 @@ pub trait Emit: TraceEvent {
         Self: Sized,
     {
         let ty = self.event_type();
-        if let Some(word) = NonZero::new(ty.enabled()) {
-            record(&self, word, ty);
+        if ty.enabled() != 0 {
+            record(&self, ty);
         }
     }
 
@@ -82,8 +82,8 @@ impl<T: TraceEvent + ?Sized> Emit for T {}
 /// [`Emit::emit`] for an event of any type.
 #[doc(hidden)]
 pub fn emit_dyn(event: &dyn AnyEvent, ty: &'static EventType) {
-    if let Some(word) = NonZero::new(ty.enabled()) {
-        record(event, word, ty);
+    if ty.enabled() != 0 {
+        record(event, ty);
     }
 }
 

@@ -16,9 +16,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a seam: one pointer")]
 
 use core::{
-    fmt, mem,
-    num::NonZero,
-    ptr,
+    fmt, mem, ptr,
     sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence},
 };
 
@@ -31,10 +29,7 @@ use crate::{
 /// The functions that record events. It must be a `static`.
 ///
 /// ```
-/// use std::{
-///     num::NonZero,
-///     sync::atomic::{AtomicU32, Ordering},
-/// };
+/// use std::sync::atomic::{AtomicU32, Ordering};
 ///
 /// use nettrace_event::{AnyEvent, Emit, EventType, Recorder, TraceEvent, registry};
 /// # use nettrace_event::{PayloadEncoder, example::SALE as SCHEMA};
@@ -49,7 +44,7 @@ use crate::{
 /// static EVENTS: AtomicU32 = AtomicU32::new(0);
 ///
 /// /// Counts events. The recorder of a tracing library would keep them.
-/// fn count(_: &dyn AnyEvent, _word: NonZero<u32>, _: &'static EventType) {
+/// fn count(_: &dyn AnyEvent, _: &'static EventType) {
 ///     EVENTS.fetch_add(1, Ordering::Relaxed);
 /// }
 ///
@@ -67,8 +62,9 @@ use crate::{
 /// ```
 #[allow(clippy::exhaustive_structs, reason = "one backend makes it")]
 pub struct Recorder {
-    /// Records an event of a type whose word was not 0. It may be [`NOT_REGISTERED`].
-    pub record: fn(&dyn AnyEvent, NonZero<u32>, &'static EventType),
+    /// Records an event of a type whose word was not 0. It may be another one by now, and may be
+    /// [`NOT_REGISTERED`].
+    pub record: fn(&dyn AnyEvent, &'static EventType),
     /// Registers a type before its first event, so that its word is valid. Returns `false` if it
     /// cannot do so now.
     pub register: fn(&'static EventType) -> bool,
@@ -113,18 +109,18 @@ static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new((&raw const NOBODY).cast_m
 static RECORD: AtomicPtr<()> = AtomicPtr::new(nobody_records as *mut ());
 
 /// The type of [`Recorder::record`].
-type Record = fn(&dyn AnyEvent, NonZero<u32>, &'static EventType);
+type Record = fn(&dyn AnyEvent, &'static EventType);
 
 /// Records an event to whose type somebody listens, or which is the first of its type. In line, so
 /// that there is one call and not two.
 #[inline(always)]
-pub(crate) fn record(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
+pub(crate) fn record(event: &dyn AnyEvent, ty: &'static EventType) {
     // Relaxed: code is never written to. An old value leads to `somebody`.
     let record = RECORD.load(Ordering::Relaxed);
     // SAFETY: R3: all that is ever stored are functions of this type. (A function has the size of a
     // pointer on every target that has threads.)
     let record = unsafe { mem::transmute::<*mut (), Record>(record) };
-    record(event, word, ty);
+    record(event, ty);
 }
 
 /// Whether anybody listens to a type. If it is not registered, it is now. For whatever comes before
@@ -163,9 +159,9 @@ fn recorder(ordering: Ordering) -> &'static Recorder {
     unsafe { &*RECORDER.load(ordering) }
 }
 
-fn nobody_records(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
-    if let Some(recorder) = somebody(word.get(), ty) {
-        (recorder.record)(event, word, ty);
+fn nobody_records(event: &dyn AnyEvent, ty: &'static EventType) {
+    if let Some(recorder) = somebody(ty.enabled(), ty) {
+        (recorder.record)(event, ty);
     }
 }
 
@@ -179,8 +175,9 @@ fn nobody_registers(ty: &'static EventType) -> bool {
 /// This loads the pointer again, because a recorder may have been attached meanwhile, and this
 /// thread must not miss it:
 ///
-/// - If the word has a listener's bit, the recorder was attached before that bit was set. The fence
-///   pairs with the release in `registry::change`, so the load finds the recorder.
+/// - If the thread has read a listener's bit in the word, the recorder was attached before that bit
+///   was set. The fence pairs with the release in `registry::change`, so the load finds the
+///   recorder.
 /// - If the word says that the type is not registered, the type is now in the list of those that
 ///   were set aside. Its insertion, this load, [`Recorder::attach`] and the walk of that list in
 ///   [`registry::install`] are all SeqCst and thus in one order. So either this load finds the

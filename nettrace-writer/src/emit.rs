@@ -94,16 +94,15 @@ impl Accompany for Origin<'_> {
 
 /// [`Emit::emit`] for an event of any type.
 pub(crate) fn emit_any(event: &dyn AnyEvent, ty: &'static EventType) {
-    if let Some(word) = NonZero::new(ty.enabled()) {
-        record(event, word, ty);
+    if ty.enabled() != 0 {
+        record(event, ty);
     }
 }
 
 /// Records an event to whose type somebody listens: the way of every event. Exists once, so that it
 /// stays in the processor's caches.
 #[inline(never)]
-fn record(event: &dyn AnyEvent, _: NonZero<u32>, ty: &'static EventType) {
-    // The word is read again, so that it need not be kept until here.
+fn record(event: &dyn AnyEvent, ty: &'static EventType) {
     let Some(buffer) = local::begin_current(ty) else { return record_elsewhere(event, ty) };
     // The usual clock is the counter.
     if place_now(buffer, event, ty).is_none() {

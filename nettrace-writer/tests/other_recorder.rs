@@ -1,8 +1,6 @@
 //! A second recorder of events, as a second version of this crate would be one. A process of its
 //! own, because the first one stays replaced.
 
-use std::num::NonZero;
-
 use nettrace_event::{AnyEvent, EventType, Recorder, registry};
 use nettrace_writer::{Emit, Session, TraceEvent, Warning, health, sink::MemorySink};
 
@@ -10,7 +8,7 @@ use nettrace_writer::{Emit, Session, TraceEvent, Warning, health, sink::MemorySi
 #[trace_event(provider = "Other-Recorder")]
 struct Tick;
 
-fn record(_: &dyn AnyEvent, _: NonZero<u32>, _: &'static EventType) {}
+fn record(_: &dyn AnyEvent, _: &'static EventType) {}
 
 static OTHER: Recorder = Recorder { record, register: |ty| registry::register(ty).is_ok() };
 

@@ -63,8 +63,8 @@ fn end(
 /// Records a Stop, whose encoding is in line here.
 #[inline(always)]
 fn record_stop(stop: &PlainStop, ty: &'static EventType) {
-    let Some(word) = NonZero::new(ty.enabled()) else { return };
-    let Some(buffer) = local::begin_current(ty) else { return record(stop, word, ty) };
+    // If nobody listens any more, `record` finds that out.
+    let Some(buffer) = local::begin_current(ty) else { return record(stop, ty) };
     let encode = |room: &mut [u8], counter| stop.encode_in_line(room, counter);
     if place_now_with(buffer, ty, encode).is_none() {
         record_or_move_on(buffer, stop, ty);
