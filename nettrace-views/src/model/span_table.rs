@@ -143,10 +143,10 @@ impl<T> SpanTable<T> {
     /// # let key = Key::of_activity(None, [1; 16]).unwrap();
     ///
     /// let mut spans = SpanTable::new(1000, 0);
-    /// let mut part = |role, name| spans.part(role, key, |known| Some(*known == name));
+    /// let part = |role, name| spans.part(role, key, |known| Some(*known == name));
     /// assert_eq!(part(Role::Stop, "pay"), Part::Whole);
     /// let pay = spans.begin([Some(key), None], 1, "pay");
-    /// let mut part = |role, name| spans.part(role, key, |known| Some(*known == name));
+    /// let part = |role, name| spans.part(role, key, |known| Some(*known == name));
     /// assert_eq!(part(Role::Stop, "pay"), Part::Stop(pay));
     /// // In .NET, what is inside of an activity can begin and end with its id.
     /// assert_eq!(part(Role::Stop, "read"), Part::Inside(pay));
