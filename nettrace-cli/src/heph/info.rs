@@ -90,6 +90,7 @@ pub(crate) fn info(
 ) -> Result<(), Failure> {
     let mut reader = source.read(limits);
     let mut counts = Counts::default();
+    counts.spans.has_repeats = true;
     let end = loop {
         match reader.next_event() {
             Ok(Some(event)) => counts.count(&event),

@@ -23,6 +23,8 @@ pub struct SpanCounts<K = Key> {
     /// The labels of the last event, and the ids among them.
     labels: LastLabels,
     ids: Ids,
+    /// Whether each further start, or stop, of a span that is not complete counts as a span.
+    pub has_repeats: bool,
     /// How many spans there are.
     pub count: u64,
     /// Starts and stops that were not counted because too many spans were open.
@@ -36,6 +38,7 @@ impl<K> Default for SpanCounts<K> {
             hasher: RandomState::default(),
             labels: LastLabels::default(),
             ids: Ids::default(),
+            has_repeats: false,
             count: 0,
             uncounted: 0,
         }
@@ -107,6 +110,7 @@ impl<K: Eq + Hash> SpanCounts<K> {
                     return;
                 }
                 *starts += change;
+                self.count += u64::from(self.has_repeats && starts.signum() == change);
                 if *starts == 0 {
                     entry.remove();
                 }
@@ -122,13 +126,19 @@ impl<K: Eq + Hash> SpanCounts<K> {
     /// How many spans have no end so far.
     #[must_use]
     pub fn without_end(&self) -> u64 {
-        self.open.values().filter(|(starts, _)| *starts > 0).count() as u64
+        self.without(1)
     }
 
     /// How many spans have no start so far.
     #[must_use]
     pub fn without_start(&self) -> u64 {
-        self.open.values().filter(|(starts, _)| *starts < 0).count() as u64
+        self.without(-1)
+    }
+
+    fn without(&self, signum: i32) -> u64 {
+        let open = self.open.values().filter(|(starts, _)| starts.signum() == signum);
+        let most = if self.has_repeats { u32::MAX } else { 1 };
+        open.map(|(starts, _)| u64::from(starts.unsigned_abs().min(most))).sum()
     }
 }
 
@@ -137,6 +147,20 @@ mod tests {
     use nettrace_event::trace_context::SpanId;
 
     use super::{Key, SpanCounts};
+
+    #[test]
+    fn repeats() {
+        let id = Key::Span(None, SpanId::from_u64(1).unwrap());
+        for (has_repeats, expected) in [(false, [1, 1, 1, 1]), (true, [2, 2, 2, 1])] {
+            let mut spans = SpanCounts { has_repeats, ..SpanCounts::default() };
+            let mut change = |change| {
+                spans.change(id, 0, change, 2);
+                (spans.count, spans.without_end() + spans.without_start())
+            };
+            let found = [1, 1, -1].map(&mut change);
+            assert_eq!(found, [(1, 1), (expected[0], expected[1]), (expected[2], expected[3])]);
+        }
+    }
 
     #[test]
     fn counts() {
