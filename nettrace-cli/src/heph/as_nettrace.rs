@@ -23,6 +23,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use nettrace_event::keys;
 use nettrace_format::{
     Composer, Field, FormatError, Metadata,
     content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
@@ -181,7 +182,7 @@ impl AsNetTrace {
             sync_ticks: 0,
             ticks_per_second: 1_000_000_000,
             pointer_size: 8,
-            key_values: &[("nettrace.source", "heph")],
+            key_values: &[(keys::SOURCE, "heph")],
         };
         self.composer.begin(&info, &mut self.out)
     }
@@ -292,7 +293,7 @@ fn describe(ty: &Type, id: u32, event_id: u32) -> Result<Vec<u8>, FormatError> {
     let mut key_values = Vec::new();
     let mut key_value = |key: &str, value: &str| key_values.push((key.into(), value.into()));
     if ty.is_single {
-        key_value("nettrace.span", "single");
+        key_value(keys::SINGLE.0, keys::SINGLE.1);
         key_value("nettrace.type.started", "SystemTime");
     }
     if ty.has_duration {

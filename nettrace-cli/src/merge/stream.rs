@@ -10,7 +10,7 @@ use std::{
     mem,
 };
 
-use nettrace_event::keys;
+use nettrace_event::{calendar::FILE_TIME_OF_1970, keys};
 use nettrace_format::{
     Composer,
     content::{RowHeader, ThreadInfo, TraceInfo},
@@ -214,7 +214,7 @@ impl Stream {
                 let millis = at.div_euclid(1_000_000);
                 stream.first = Some(millis * 1_000_000);
                 let units = u64::try_from(millis).ok().and_then(|it| it.checked_mul(10_000));
-                let units = units.and_then(|it| it.checked_add(116_444_736_000_000_000));
+                let units = units.and_then(|it| it.checked_add(FILE_TIME_OF_1970));
                 units.and_then(WallTime::from_file_time).unwrap_or(first.sync_time)
             }
             None => first.sync_time,
@@ -465,9 +465,9 @@ fn key_values(each: &[Vec<(String, String)>], recordings: &[Recording]) -> Vec<(
         }
     }
     let files: usize = recordings.iter().map(|recording| recording.files.len()).sum();
-    all.push(("nettrace.merged".into(), format!("{files} files")));
+    all.push((keys::MERGED.into(), format!("{files} files")));
     all.extend(Origins::of(recordings.iter().flat_map(|it| &it.files)).key_value());
     let gaps = recordings.iter().flat_map(Recording::gaps);
-    all.extend(gaps.map(|gap| ("nettrace.missing".into(), gap.to_string())));
+    all.extend(gaps.map(|gap| (keys::MISSING.into(), gap.to_string())));
     all
 }

@@ -7,7 +7,10 @@ use alloc::{
     vec::Vec,
 };
 
-use nettrace_event::trace_context::{ActivityId, SpanId};
+use nettrace_event::{
+    keys,
+    trace_context::{ActivityId, SpanId},
+};
 
 use super::{
     Recorder, RecorderError,
@@ -203,12 +206,10 @@ impl<'a> Stream<'_, 'a> {
         held: &mut BTreeMap<u32, Vec<Held<'a>>>,
         seen: Option<&Seen>,
     ) -> Result<(), FormatError> {
-        let mut changes = vec![
-            ("nettrace.file", number.to_string()),
-            ("nettrace.recovered", self.process.to_string()),
-        ];
+        let mut changes =
+            vec![(keys::FILE, number.to_string()), (keys::RECOVERED, self.process.to_string())];
         if let Some(ring) = ring {
-            changes.push(("nettrace.given_up", ring.given_up.to_string()));
+            changes.push((keys::GIVEN_UP, ring.given_up.to_string()));
         }
         header.write(&changes, &mut self.out.stream)?;
         let (rows, ids) = self.file.types();
