@@ -78,9 +78,10 @@ impl Role {
     /// small letters.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
-        match name {
-            _ if without(name, START).is_some() => Some(Self::Start),
-            _ if without(name, STOP).is_some() => Some(Self::Stop),
+        // The last letter refuses almost every name: each event that sampling leaves out asks.
+        match name.as_bytes().last()? {
+            b't' | b'T' => without(name, START).map(|_| Self::Start),
+            b'p' | b'P' => without(name, STOP).map(|_| Self::Stop),
             _ => None,
         }
     }
