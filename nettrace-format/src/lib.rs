@@ -13,8 +13,8 @@
 //! * [`recorder`] reads the memory of a session whose process was killed (feature `recorder`).
 //! * [`payload`] encodes the values of an event into payload bytes. `#[derive(TraceEvent)]` calls
 //!   it through [`PayloadEncoder`](nettrace_event::PayloadEncoder).
-//! * [`Trace`], [`Metadata`], [`Thread`] and [`Stack`] are what any stream describes. In [`v6`], the
-//!   code that reads the bytes of one stands beside the code that writes them.
+//! * [`Trace`], [`Metadata`], [`Thread`] and [`Stack`] are what any stream describes. In [`v6`],
+//!   the code that reads the bytes of one stands beside the code that writes them.
 //! * [`redact`] replaces values that must not be in a trace.
 //! * [`content`] holds the values that callers pass to the writers, for all versions.
 //!

@@ -16,8 +16,8 @@
 //! offset and a kind.
 //!
 //! What a stream describes (the trace, event types, threads, stacks) is read by `nettrace-format`,
-//! where the code that writes it stands beside the code that reads it. Tests against bytes written by
-//! hand, and against another reader, show that both read the specification rightly.
+//! where the code that writes it stands beside the code that reads it. Tests against bytes written
+//! by hand, and against another reader, show that both read the specification rightly.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -106,8 +106,8 @@
 //! # Options of this project
 //!
 //! Readers skip options that they do not know. [`HEPH_LOST`] states losses that no counter
-//! shows. [`HEPH_PAD`] has no meaning: a file sink reserves room as padding, writes new packets into
-//! it, and so keeps the file a sequence of whole packets at any instant.
+//! shows. [`HEPH_PAD`] has no meaning: a file sink reserves room as padding, writes new packets
+//! into it, and so keeps the file a sequence of whole packets at any instant.
 //!
 //! [`HEPH_LOST`]: nettrace_event::keys::HEPH_LOST
 //! [`HEPH_PAD`]: nettrace_event::keys::HEPH_PAD

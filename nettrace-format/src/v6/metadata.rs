@@ -219,6 +219,9 @@ pub struct MetadataRow {
     pub damage: Option<Damage>,
 }
 
+/// The result of reading a part of a row.
+type ReadResult = Result<(), Damage>;
+
 impl MetadataRow {
     /// Reads a row in the layout of any version. `parse` writes what it finds to its second
     /// argument, and notes in its third what is damaged in parts whose end is known.
@@ -226,7 +229,7 @@ impl MetadataRow {
         offset: u64,
         mut row: Cursor<'a>,
         id: impl FnOnce(&mut Cursor<'a>) -> Result<u32, Damage>,
-        parse: impl FnOnce(&mut Cursor<'a>, &mut Metadata, &mut Option<Damage>) -> Result<(), Damage>,
+        parse: impl FnOnce(&mut Cursor<'a>, &mut Metadata, &mut Option<Damage>) -> ReadResult,
     ) -> Self {
         let mut metadata = match id(&mut row) {
             Ok(id) => Metadata { id, ..Metadata::default() },

@@ -89,8 +89,9 @@
 //! Version 6 describes a `Duration` as `UInt64`, a `SystemTime` as `Int64` and an `Option` as an
 //! array. [`metadata_row`] adds a key-value for each such field, so that a reader can show it as
 //! what it is. The key is [`RUST_TYPE`](nettrace_event::keys::RUST_TYPE) and the field's name, or
-//! for a field of an object the path (`nettrace.type.order.took`). The value is the type: `Duration`, `SystemTime` (both in
-//! nanoseconds), `Option<T>`, `[T]` for an array, `_` for a type that version 6 describes.
+//! for a field of an object the path (`nettrace.type.order.took`). The value is the type:
+//! `Duration`, `SystemTime` (both in nanoseconds), `Option<T>`, `[T]` for an array, `_` for a type
+//! that version 6 describes.
 
 pub(crate) mod block;
 mod label_lists;

@@ -9,13 +9,13 @@
 //! in force.
 //!
 //! The activity id of a span is made from its span id, and the related activity id from its
-//! parent's ([`nettrace_event::trace_context::ActivityId`]). So formats and tools that know activities alone
-//! still tell the tree. Rejected: nested paths, as .NET's EventSource makes them. A span's number
-//! among its siblings needs a counter that all threads with children of the span share, and the
-//! path of a deep span does not fit. The reference reader takes an activity's parent from the
-//! related activity id of its start, if that activity is running, and never from the path. (If it
-//! is not, the reader takes whatever the thread began last: see [`Parent::FollowsFrom`].) *Would
-//! change our mind:* a reader that takes the parent from the path.
+//! parent's ([`ActivityId`](nettrace_event::trace_context::ActivityId)). So formats and tools that
+//! know activities alone still tell the tree. Rejected: nested paths, as .NET's EventSource makes
+//! them. A span's number among its siblings needs a counter that all threads with children of the
+//! span share, and the path of a deep span does not fit. The reference reader takes an activity's
+//! parent from the related activity id of its start, if that activity is running, and never from
+//! the path. (If it is not, the reader takes whatever the thread began last: see
+//! [`Parent::FollowsFrom`].) *Would change our mind:* a reader that takes the parent from the path.
 //!
 //! # From `#[traced]` to its Stop
 //!

@@ -7,12 +7,12 @@
 //! # Unsafe
 //!
 //! - H1: [`INNERMOST`] has no destructor, so it is there as long as its thread runs.
-//! - H2: `frames` of it is null or points to the thread's [`FRAMES`]. Their destructor makes it null
-//!   before anything else, and only [`find`] sets it, while they are there. A thread's destructors
-//!   run after all other code of the thread, one after the other, or within a call that does not
-//!   return. So a pointer that code has found is good until that code returns.
-//! - H3: a [`Here`] has pointers to locals of its thread, and does not leave it: it is neither `Send`
-//!   nor `Sync`. It stays in variables of functions, and what it lends does not outlive it.
+//! - H2: `frames` of it is null or points to the thread's [`FRAMES`]. Their destructor makes it
+//!   null before anything else, and only [`find`] sets it, while they are there. A thread's
+//!   destructors run after all other code of the thread, one after the other, or within a call that
+//!   does not return. So a pointer that code has found is good until that code returns.
+//! - H3: a [`Here`] has pointers to locals of its thread, and does not leave it: it is neither
+//!   `Send` nor `Sync`. It stays in variables of functions, and what it lends does not outlive it.
 #![allow(unsafe_code, reason = "H1, H2, H3")]
 
 use std::{

@@ -1,11 +1,11 @@
 //! The usual span: it begins in the span in force and nothing rare is there, its Start is an event
 //! that exists already, and its Stop tells of nothing but time, outcome and polls.
 //!
-//! A span and its events are one thing for the processor if they are in one function: the ids that
-//! have just been made are in registers when the Start needs them. But this crate makes the ids, and
-//! the backend records. So the backend contains [`begin_usual_with`] and [`end_usual_with`], each in
-//! one function of its own, and attaches these functions. Whatever is not usual goes the way of any
-//! other span.
+//! A span and its events are one thing for the processor if they are in one function: the ids
+//! that have just been made are in registers when the Start needs them. But this crate makes the
+//! ids, and the backend records. So the backend contains [`begin_usual_with`] and
+//! [`end_usual_with`], each in one function of its own, and attaches these functions. A span that
+//! is not usual goes the way of any other.
 
 use std::fmt;
 
@@ -71,9 +71,9 @@ fn usual(ty: &'static EventType, until: Until) -> How<'static> {
     How { parent: Parent::Current, sampling: None, first: Some(ty), is_single: false, until }
 }
 
-/// Begins a span that is off, in the span in force and without sampling of its own, and records its
-/// Start. `record` does that with the ids and the version of the span, and returns the counter then;
-/// `None` if it has recorded nothing.
+/// Begins a span that is off, in the span in force and without sampling of its own, and records
+/// its Start. `record` does that with the ids and the version of the span, and returns the counter
+/// then; `None` if it has recorded nothing.
 #[inline(always)]
 pub fn begin_usual_with(
     open: &mut Open,
