@@ -1,8 +1,8 @@
 //! The commands that CI and developers run. `cargo xtask help` lists them.
 //!
-//! Code map: [`ci`] names the lanes and runs them, some of them [`beside`] the others. [`lanes`]
-//! has what most lanes do; [`seam`], [`layers`], [`interface`] and [`mutants`] have modules of
-//! their own. [mod@bench] turns benchmark results into ratios; [`instructions`] counts
+//! Code map: [`ci`] names the lanes and runs them, some of them beside the others by
+//! [`parallel_lanes`]. [`lanes`] has what most lanes do; [`seam`], [`layers`], [`interface`] and
+//! [`mutants`] have modules of their own. [mod@bench] turns benchmark results into ratios; [`instructions`] counts
 //! instructions, which do not vary; [`request`] counts misses of caches as well; [`weight`] weighs
 //! what users build; [mod@bounds] compares such counts. [`packages`] builds what a registry would
 //! get. [`workspace`] knows the packages. [`step`] runs a command and counts the tests that it
