@@ -31,13 +31,13 @@ pub(crate) struct Storage([MaybeUninit<u8>; CAPACITY]);
 
 impl Storage {
     /// Bytes that are not initialised.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn new() -> Self {
         Self([const { MaybeUninit::uninit() }; CAPACITY])
     }
 
     /// The first bytes, if all fitted.
-    #[inline(always)]
+    #[inline]
     fn bytes(&self, Fill { len, overflowed }: Fill) -> Option<&[u8]> {
         // SAFETY: B1, B2.
         let bytes = unsafe { slice::from_raw_parts(self.0.as_ptr().cast(), len) };
@@ -65,19 +65,19 @@ impl Fill {
 
 impl<'a> Buffer<'a> {
     /// An empty buffer.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn new(storage: &'a mut Storage) -> Self {
         Self { storage, fill: Fill::EMPTY }
     }
 
     /// Empties the buffer.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.fill = Fill::EMPTY;
     }
 
     /// Appends bytes. If they do not fit, remembers that instead.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         // Cannot overflow: a slice has at most `isize::MAX` bytes.
         let end = self.fill.len + bytes.len();
@@ -90,7 +90,7 @@ impl<'a> Buffer<'a> {
     }
 
     /// Appends values, of which `bytes` gives as many bytes as they have in memory.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn put_all<T: Copy, const N: usize>(
         &mut self,
         values: &[T],
@@ -114,7 +114,7 @@ impl<'a> Buffer<'a> {
     /// # Safety
     ///
     /// `len + bytes.len()` is within the array.
-    #[inline(always)]
+    #[inline]
     unsafe fn copy(&mut self, bytes: &[u8]) {
         let to = self.storage.0.as_mut_ptr().wrapping_add(self.fill.len).cast();
         // SAFETY: as promised. Nothing else refers to the array.
@@ -122,7 +122,7 @@ impl<'a> Buffer<'a> {
     }
 
     /// Replaces two bytes that were appended before.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn patch(&mut self, at: usize, value: u16) {
         if let Some(to) = self.storage.0[..self.fill.len].get_mut(at..at.wrapping_add(2)) {
             to.copy_from_slice(&value.to_ne_bytes().map(MaybeUninit::new));
@@ -130,19 +130,19 @@ impl<'a> Buffer<'a> {
     }
 
     /// The bytes appended so far; `None` if something did not fit.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         self.storage.bytes(self.fill)
     }
 
     /// The number of bytes appended so far.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.fill.len
     }
 
     /// Marks the event as one that cannot be written. Its bytes are of no use any more.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn fail(&mut self) {
         self.fill = Fill { overflowed: true, ..Fill::EMPTY };
     }

@@ -77,7 +77,7 @@ pub fn counters() -> Counters {
     }
 }
 
-#[inline(always)]
+#[inline]
 pub(crate) fn count_written() {
     // Relaxed, here and below: these are only counts; nothing is read through them.
     shard().written.fetch_add(1, Ordering::Relaxed);
@@ -133,7 +133,7 @@ static PANICKED: AtomicU64 = AtomicU64::new(0);
 static FAILED: [AtomicU64; 160] = [const { AtomicU64::new(0) }; 160];
 
 /// The current thread's shard, chosen by the address of a thread local.
-#[inline(always)]
+#[inline]
 fn shard() -> &'static Shard {
     thread_local!(static HERE: u8 = const { 0 });
     let address = HERE.with(|here| std::ptr::from_ref(here).addr());

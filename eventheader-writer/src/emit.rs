@@ -154,7 +154,7 @@ pub trait Emit: TraceEvent {
     /// assert_eq!(counters().written, 1);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    #[inline(always)]
+    #[inline]
     fn emit(self)
     where
         Self: Sized,
@@ -220,7 +220,7 @@ macro_rules! emit {
 /// # fn measure() -> u64 { 180 }
 /// emit_lazy(|| Slow { micros: measure() });
 /// ```
-#[inline(always)]
+#[inline]
 pub fn emit_lazy<T: TraceEvent>(event: impl FnOnce() -> T) {
     if T::is_any_enabled() {
         event().emit();
@@ -334,7 +334,7 @@ struct Nesting;
 
 impl Nesting {
     /// Returns `None` if too many events are being encoded.
-    #[inline(always)]
+    #[inline]
     fn enter() -> Option<Self> {
         let depth = NESTING.get();
         (depth < MAX_NESTING).then(|| {
@@ -345,7 +345,7 @@ impl Nesting {
 }
 
 impl Drop for Nesting {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         NESTING.set(NESTING.get() - 1);
     }
@@ -363,7 +363,7 @@ impl Drop for Unwinding {
 
 /// Writes bytes, which begin with the write index, to the kernel. Counts the result; `true` if
 /// written.
-#[inline(always)]
+#[inline]
 fn deliver(fd: i32, bytes: &[u8]) -> bool {
     let result = sys::write(fd, bytes);
     match result {

@@ -26,13 +26,13 @@ pub(crate) struct EventHeaderEncoder<'a, 'b> {
 
 impl<'a, 'b> EventHeaderEncoder<'a, 'b> {
     /// An encoder that keeps texts of up to `text_limit` bytes whole.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new(buffer: &'a mut Buffer<'b>, text_limit: usize) -> Self {
         let format = FieldFormat::Default;
         Self { buffer, format, text_limit, location: 0 }
     }
 
-    #[inline(always)]
+    #[inline]
     fn count(&mut self, count: usize) {
         match u16::try_from(count) {
             Ok(count) => self.buffer.put(&count.to_ne_bytes()),
@@ -40,7 +40,7 @@ impl<'a, 'b> EventHeaderEncoder<'a, 'b> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn whole_or_cut(&mut self, text: &str, put: impl Fn(&mut Self, &str, &str)) {
         if text.len() <= self.text_limit {
             return put(self, text, "");
@@ -62,12 +62,12 @@ impl<'a, 'b> EventHeaderEncoder<'a, 'b> {
 macro_rules! numbers {
     ($($method:ident, $elements:ident: $ty:ty;)*) => {
         $(
-            #[inline(always)]
+            #[inline]
             fn $method(&mut self, value: $ty) {
                 self.buffer.put(&value.to_ne_bytes());
             }
 
-            #[inline(always)]
+            #[inline]
             fn $elements(&mut self, values: &[$ty]) {
                 self.buffer.put_all(values, <$ty>::to_ne_bytes);
             }
@@ -90,28 +90,28 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         f64, f64_elements: f64;
     }
 
-    #[inline(always)]
+    #[inline]
     fn var_uint(&mut self, value: u64) {
         self.u64(value);
     }
 
-    #[inline(always)]
+    #[inline]
     fn var_int(&mut self, value: i64) {
         self.i64(value);
     }
 
-    #[inline(always)]
+    #[inline]
     fn bool(&mut self, value: bool) {
         self.u8(value.into());
     }
 
-    #[inline(always)]
+    #[inline]
     fn u16(&mut self, value: u16) {
         let value = if self.format == FieldFormat::Port { value.to_be() } else { value };
         self.buffer.put(&value.to_ne_bytes());
     }
 
-    #[inline(always)]
+    #[inline]
     fn u16_elements(&mut self, values: &[u16]) {
         match self.format {
             FieldFormat::Port => self.buffer.put_all(values, u16::to_be_bytes),
@@ -119,13 +119,13 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn u32(&mut self, value: u32) {
         let value = if self.format == FieldFormat::IpAddress { value.to_be() } else { value };
         self.buffer.put(&value.to_ne_bytes());
     }
 
-    #[inline(always)]
+    #[inline]
     fn u32_elements(&mut self, values: &[u32]) {
         match self.format {
             FieldFormat::IpAddress => self.buffer.put_all(values, u32::to_be_bytes),
@@ -133,22 +133,22 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn u128(&mut self, value: u128) {
         self.buffer.put(&value.to_be_bytes());
     }
 
-    #[inline(always)]
+    #[inline]
     fn i128(&mut self, value: i128) {
         self.buffer.put(&value.to_be_bytes());
     }
 
-    #[inline(always)]
+    #[inline]
     fn char(&mut self, value: char) {
         self.buffer.put(&u32::from(value).to_ne_bytes());
     }
 
-    #[inline(always)]
+    #[inline]
     fn str(&mut self, value: &str, encoding: StrEncoding) {
         if encoding == StrEncoding::Utf16Nul {
             self.whole_or_cut(value, |this, text, ellipsis| {
@@ -165,23 +165,23 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn guid(&mut self, value: &[u8; 16]) {
         self.buffer.put(value);
     }
 
-    #[inline(always)]
+    #[inline]
     fn unix_nanos(&mut self, value: i64) {
         let in_seconds = self.format == FieldFormat::Time;
         self.i64(if in_seconds { value.div_euclid(1_000_000_000) } else { value });
     }
 
-    #[inline(always)]
+    #[inline]
     fn date_time(&mut self, unix_millis: i64) {
         self.i64(unix_millis.div_euclid(1_000));
     }
 
-    #[inline(always)]
+    #[inline]
     fn ip_addr(&mut self, value: &IpAddr) {
         match value {
             IpAddr::V4(address) => {
@@ -195,13 +195,13 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn socket_addr(&mut self, value: &SocketAddr) {
         self.ip_addr(&value.ip());
         self.buffer.put(&value.port().to_be_bytes());
     }
 
-    #[inline(always)]
+    #[inline]
     fn begin_array(&mut self, len: usize, layout: ArrayLayout) -> usize {
         match layout {
             ArrayLayout::Fixed(count) if usize::from(count) != len => self.buffer.fail(),
@@ -211,7 +211,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         0
     }
 
-    #[inline(always)]
+    #[inline]
     fn begin_array_of(
         &mut self,
         len: usize,
@@ -222,10 +222,10 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         self.begin_array(len, if counted { ArrayLayout::Counted } else { layout })
     }
 
-    #[inline(always)]
+    #[inline]
     fn end_array(&mut self, _: usize) {}
 
-    #[inline(always)]
+    #[inline]
     fn begin_option(&mut self, present: bool, ty: &'static FieldType) -> usize {
         match shape::option_start(ty, self.format) {
             Start::Size(size) => self.count(if present { size.into() } else { 0 }),
@@ -236,21 +236,21 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         0
     }
 
-    #[inline(always)]
+    #[inline]
     fn end_option(&mut self, _: usize) {}
 
-    #[inline(always)]
+    #[inline]
     fn begin_location(&mut self, _: &'static FieldType) -> usize {
         0
     }
 
-    #[inline(always)]
+    #[inline]
     fn begin_location_data(&mut self, _: usize, _: &'static FieldType) {
         self.location = self.buffer.len();
         self.count(0);
     }
 
-    #[inline(always)]
+    #[inline]
     fn location_str(&mut self, value: &str, _: StrEncoding) {
         self.whole_or_cut(value, |this, text, ellipsis| {
             this.buffer.put(text.as_bytes());
@@ -258,7 +258,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         });
     }
 
-    #[inline(always)]
+    #[inline]
     fn end_location_data(&mut self, _: usize, ty: &'static FieldType) {
         let size = self.buffer.len().wrapping_sub(self.location + 2);
         let element = match ty {
@@ -273,12 +273,12 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn begin_format(&mut self, format: FieldFormat) {
         self.format = format;
     }
 
-    #[inline(always)]
+    #[inline]
     fn end_format(&mut self) {
         self.format = FieldFormat::Default;
     }

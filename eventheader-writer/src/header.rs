@@ -51,7 +51,7 @@ impl Preamble {
     }
 
     /// Starts an event: appends the write index and the header.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn begin(&self, index: u32, activity: &Activity<'_>, buffer: &mut Buffer<'_>) {
         begin(&self.bytes, index, activity, buffer);
     }

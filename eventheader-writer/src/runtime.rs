@@ -134,7 +134,7 @@ impl Tracepoint {
     /// # Ok(())
     /// # }
     /// ```
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         // Relaxed: an event may miss a listener that has just come, or meet one that has just gone.

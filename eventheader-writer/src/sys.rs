@@ -96,7 +96,7 @@ mod imp {
     }
 
     /// Writes an event. Returns the error number on failure.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn write(fd: i32, bytes: &[u8]) -> Result<(), i32> {
         // SAFETY: K2. If the descriptor is closed or reused by now, the call fails or another file
         // takes the bytes; memory is not affected. (Descriptors in use are never closed.)

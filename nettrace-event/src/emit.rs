@@ -138,14 +138,14 @@ impl<T> Unmade<T> {
 
 impl<T: TraceEvent> Unmade<T> {
     /// Whether anybody listens.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn is_any_enabled(&self) -> bool {
         T::is_any_enabled()
     }
 
     /// Records the event.
-    #[inline(always)]
+    #[inline]
     pub fn emit(self, event: T) {
         event.emit();
     }

@@ -90,14 +90,14 @@ pub trait PayloadEncoder: Sized {
 
     /// The next values of an event, in the bytes that NetTrace has for them. Called only if
     /// [`TAKES_PAYLOADS`](Self::TAKES_PAYLOADS).
-    #[inline(always)]
+    #[inline]
     fn payload(&mut self, bytes: &[u8]) {
         let _ = bytes;
     }
 
     /// The processor's counter at the event, if the backend has read it for the event's time.
     /// Otherwise 0.
-    #[inline(always)]
+    #[inline]
     fn counter(&self) -> u64 {
         0
     }
@@ -105,7 +105,7 @@ pub trait PayloadEncoder: Sized {
     /// Says that values of at least `len` bytes follow, as NetTrace has them. Returns `false` if
     /// they do not fit: then they need not be passed. The derive says it of fields that are
     /// numbers.
-    #[inline(always)]
+    #[inline]
     fn expect(&mut self, len: usize) -> bool {
         let _ = len;
         true
@@ -114,7 +114,7 @@ pub trait PayloadEncoder: Sized {
     /// [`FieldType::Bool`].
     fn bool(&mut self, value: bool);
     /// [`FieldType::Bool8`].
-    #[inline(always)]
+    #[inline]
     fn bool8(&mut self, value: bool) {
         self.u8(value.into());
     }
@@ -147,12 +147,12 @@ pub trait PayloadEncoder: Sized {
     /// [`FieldType::VarInt`].
     fn var_int(&mut self, value: i64);
     /// [`FieldType::Char`].
-    #[inline(always)]
+    #[inline]
     fn char(&mut self, value: char) {
         self.str(value.encode_utf8(&mut [0; 4]), StrEncoding::Utf16);
     }
     /// [`FieldType::Utf16Unit`].
-    #[inline(always)]
+    #[inline]
     fn utf16_unit(&mut self, value: u16) {
         self.u16(value);
     }
@@ -161,27 +161,27 @@ pub trait PayloadEncoder: Sized {
     /// [`FieldType::Guid`], in the byte order of RFC 4122.
     fn guid(&mut self, value: &[u8; 16]);
     /// [`FieldType::UnixNanos`].
-    #[inline(always)]
+    #[inline]
     fn unix_nanos(&mut self, value: i64) {
         self.i64(value);
     }
     /// [`FieldType::DateTime`], from milliseconds since 1970-01-01 UTC.
-    #[inline(always)]
+    #[inline]
     fn date_time(&mut self, unix_millis: i64) {
         self.i64(file_time(unix_millis));
     }
     /// [`FieldType::DurationNanos`].
-    #[inline(always)]
+    #[inline]
     fn duration_nanos(&mut self, value: u64) {
         self.u64(value);
     }
     /// [`FieldType::IpAddr`].
-    #[inline(always)]
+    #[inline]
     fn ip_addr(&mut self, value: &IpAddr) {
         self.str(Shown::ip(value).text(), StrEncoding::Utf16);
     }
     /// [`FieldType::SocketAddr`].
-    #[inline(always)]
+    #[inline]
     fn socket_addr(&mut self, value: &SocketAddr) {
         self.str(Shown::socket(value).text(), StrEncoding::Utf16);
     }
@@ -190,7 +190,7 @@ pub trait PayloadEncoder: Sized {
     fn begin_array(&mut self, len: usize, layout: ArrayLayout) -> Self::Mark;
     /// Like [`begin_array`](Self::begin_array), with the type of the elements, for encoders whose
     /// bytes depend on it. Sequences call this method.
-    #[inline(always)]
+    #[inline]
     fn begin_array_of(
         &mut self,
         len: usize,
@@ -221,12 +221,12 @@ pub trait PayloadEncoder: Sized {
     /// Called before a field with a [format](FieldFormat). Encoders whose bytes do not depend on
     /// the format ignore it. For a field with a location it is called twice: before its location
     /// and before its data.
-    #[inline(always)]
+    #[inline]
     fn begin_format(&mut self, format: FieldFormat) {
         let _ = format;
     }
     /// Called after the part that [`begin_format`](Self::begin_format) was called before.
-    #[inline(always)]
+    #[inline]
     fn end_format(&mut self) {}
 
     /// Encodes elements of a sequence, as if the method of their type were called for each.
@@ -274,7 +274,7 @@ pub trait PayloadEncoder: Sized {
 
 /// Converts to the units of `DateTime`: 100 ns since 1601-01-01 UTC, limited to the years 1601 to
 /// 9999.
-#[inline(always)]
+#[inline]
 const fn file_time(unix_millis: i64) -> i64 {
     const UNIX_EPOCH_MILLIS: i64 = (FILE_TIME_OF_1970 / 10_000) as i64;
     const LAST: i64 = 253_402_300_799_999; // 9999-12-31T23:59:59.999

@@ -64,7 +64,7 @@ pub trait TraceField<As = Natural> {
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E);
 
     /// Passes the elements of an array to an encoder, which may copy them at once.
-    #[inline(always)]
+    #[inline]
     fn encode_elements<E: PayloadEncoder>(values: &[Self], encoder: &mut E)
     where
         Self: Sized,
@@ -104,7 +104,7 @@ pub trait FieldAs<As> {
 impl<As, T: TraceField<As> + ?Sized> FieldAs<As> for T {
     const TYPE: FieldType = <T as TraceField<As>>::TYPE;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field_as<E: PayloadEncoder>(&self, encoder: &mut E) {
         self.encode_field(encoder);
     }

@@ -12,7 +12,7 @@ use crate::hex;
 /// let bytes = nettrace_event::guid::swapped(&guid);
 /// assert_eq!(bytes[..10], [3, 2, 1, 0, 5, 4, 7, 6, 8, 9]);
 /// ```
-#[inline(always)]
+#[inline]
 #[must_use]
 pub const fn swapped(guid: &[u8; 16]) -> [u8; 16] {
     let [a, b, c, d, e, f, g, h, rest @ ..] = *guid;

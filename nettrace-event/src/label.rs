@@ -133,7 +133,7 @@ pub fn put_label(label: &Label<'_>, out: &mut [u8]) -> Option<usize> {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn fixed<const N: usize>(kind: u8, bytes: [u8; N], out: &mut [u8]) -> Option<usize> {
     let (first, rest) = out.split_first_mut()?;
     *rest.first_chunk_mut()? = bytes;
@@ -142,14 +142,14 @@ fn fixed<const N: usize>(kind: u8, bytes: [u8; N], out: &mut [u8]) -> Option<usi
 }
 
 /// Writes text at `at` and returns the position after it.
-#[inline(always)]
+#[inline]
 fn text(text: &str, out: &mut [u8], at: usize) -> Option<usize> {
     let at = varuint(text.len() as u64, out, at)?;
     out.get_mut(at..)?.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
     Some(at + text.len())
 }
 
-#[inline(always)]
+#[inline]
 fn varuint(value: u64, out: &mut [u8], at: usize) -> Option<usize> {
     if value < 0x80 {
         *out.get_mut(at)? = value as u8;

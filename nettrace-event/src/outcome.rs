@@ -68,7 +68,7 @@ impl fmt::Display for Outcome {
 impl TraceField for Outcome {
     const TYPE: FieldType = <str as TraceField>::TYPE;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         match self {
             // The usual one as the bytes that it becomes: two stores.

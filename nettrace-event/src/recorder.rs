@@ -113,7 +113,7 @@ type Record = fn(&dyn AnyEvent, &'static EventType);
 
 /// Records an event to whose type somebody listens, or which is the first of its type. In line, so
 /// that there is one call and not two.
-#[inline(always)]
+#[inline]
 pub(crate) fn record(event: &dyn AnyEvent, ty: &'static EventType) {
     // Relaxed: code is never written to. An old value leads to `somebody`.
     let record = RECORD.load(Ordering::Relaxed);

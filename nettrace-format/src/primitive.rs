@@ -7,7 +7,7 @@ pub(crate) use nettrace_event::payload::primitive::{
 };
 
 /// `value` as LEB128, in a word whose first bytes count, and how many do.
-#[inline(always)]
+#[inline]
 pub(crate) const fn varuint32_word(value: u32) -> (u64, usize) {
     let value = value as u64;
     let groups = value & 0x7F | (value & 0x3F80) << 1 | (value & 0x1F_C000) << 2;

@@ -55,13 +55,13 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
 
             #[automatically_derived]
             impl #impl_generics #private::TraceEvent for #ident #type_generics #where_clause {
-                #[inline(always)]
+                #[inline]
                 fn event_types() -> &'static [&'static #private::EventType] {
                     static __TRACE_EVENT_TYPES: [&#private::EventType; #count] = [#(&#types),*];
                     &__TRACE_EVENT_TYPES
                 }
 
-                #[inline(always)]
+                #[inline]
                 fn event_type(&self) -> &'static #private::EventType {
                     #event_type
                 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::recorder::recorder;
 
 /// Reads the processor's counter. 0 if there is none that programs may read.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub fn counter() -> u64 {
     #[cfg(target_arch = "x86_64")]

@@ -69,7 +69,7 @@ pub(crate) struct Secret(u64);
 
 impl Secret {
     /// The present one. Whoever makes several ids asks once.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get() -> Self {
         // Relaxed: the word is the whole state.
         match SECRET.load(Ordering::Relaxed) {
@@ -79,13 +79,13 @@ impl Secret {
     }
 
     /// The span id that a number stands for. `None` for one of all numbers.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn span_id(self, number: u64) -> Option<SpanId> {
         SpanId::from_u64(scramble(number ^ self.0))
     }
 
     /// The trace id of a trace that begins with this span. Two spans never have the same.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn trace_id(self, root: SpanId) -> TraceId {
         // One multiplication is enough, because the bits of a span id are mixed already.
         let product = u128::from(root.to_u64() ^ self.0.rotate_left(32)) * u128::from(FACTOR);
@@ -140,7 +140,7 @@ const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
 
 /// A bijection of 64 bits: each of the lower bits of the argument changes about half of the
 /// result's bits. (Numbers that follow each other differ in lower bits.)
-#[inline(always)]
+#[inline]
 fn scramble(bits: u64) -> u64 {
     let bits = bits.wrapping_mul(FACTOR);
     let bits = (bits ^ bits >> 32).wrapping_mul(FACTOR);

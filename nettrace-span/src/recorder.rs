@@ -20,7 +20,7 @@ pub static LISTENERS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether anybody listens to anything: one relaxed load. As with the words of types, a thread that
 /// learns of a session's start from whoever started it sees the session.
-#[inline(always)]
+#[inline]
 pub(crate) fn anyone_listens() -> bool {
     LISTENERS.load(Ordering::Relaxed) != 0
 }
@@ -78,7 +78,7 @@ impl<T: Sync> Attached<T> {
     }
 
     /// What is attached, as far as the thread knows.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get(&self) -> &'static T {
         // Relaxed: what is attached is never written to. Who finds an old value goes on without a
         // backend, which leads to `look_again` or to events, or is right for a thread that has
@@ -89,7 +89,7 @@ impl<T: Sync> Attached<T> {
 }
 
 /// What is attached, as far as the thread knows.
-#[inline(always)]
+#[inline]
 pub(crate) fn recorder() -> &'static SpanRecorder {
     RECORDER.get()
 }

@@ -113,7 +113,7 @@ fn record(event: &dyn AnyEvent, ty: &'static EventType) {
 /// Comes between the load of a type's word and the loads of what was stored before a listener's bit
 /// was set: what registration has found out about the type, the session. Pairs with the release in
 /// `registry::listen`. On AArch64 it is an instruction, which waits for all loads before it.
-#[inline(always)]
+#[inline]
 pub(crate) fn see_listener() {
     fence(Ordering::Acquire);
 }

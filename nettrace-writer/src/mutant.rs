@@ -7,7 +7,7 @@
 
 /// Whether the safeguard of this name is taken out.
 #[cfg(not(any(nettrace_mutants, nettrace_loom)))]
-#[inline(always)]
+#[inline]
 pub(crate) const fn takes_out(_: &str) -> bool {
     false
 }

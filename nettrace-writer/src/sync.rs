@@ -54,7 +54,7 @@ macro_rules! load_own {
             type Value = $value;
 
             #[cfg(not(nettrace_loom))]
-            #[inline(always)]
+            #[inline]
             unsafe fn load_own(&self) -> $value {
                 // SAFETY: the pointer is valid as long as the reference. Other threads only load.
                 unsafe { self.as_ptr().read() }

@@ -129,7 +129,7 @@ const _: () = assert!(align_of::<Metadata<'_>>() > 1);
 static CALLSITES: Table<&'static Callsite, 4> = Table::new();
 
 /// The key of the callsite whose metadata has this address.
-#[inline(always)]
+#[inline]
 fn key(address: usize, naming: &'static Naming) -> Key {
     let naming = ptr::from_ref(naming).addr();
     // Neighbours among callsites are neighbours in memory.
@@ -237,14 +237,14 @@ impl Callsite {
     }
 
     /// The type of an event, or of a span's Start, whose fields have these types.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn event_type(&self, signature: Signature) -> Option<&'static EventType> {
         self.events.get(self, None, signature)
     }
 
     /// Whether an event, or a span's Start, probably has a few numbers and nothing else: the first
     /// one was of that kind.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn has_words(&self) -> bool {
         self.events.first.get().is_some_and(|entry| entry.has_words)
     }
@@ -320,7 +320,7 @@ static MORE: Table<Option<More>, 2> = Table::new();
 
 impl Types {
     /// The type for a signature. Without a part, that of an event or of a span's Start.
-    #[inline(always)]
+    #[inline]
     fn get(
         &self,
         callsite: &Callsite,

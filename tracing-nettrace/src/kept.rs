@@ -60,17 +60,17 @@ impl Places {
     /// The most places.
     const MOST: u32 = 4;
 
-    #[inline(always)]
+    #[inline]
     fn last(self) -> Option<u8> {
         (self != Self::NONE).then_some(self.0 as u8)
     }
 
-    #[inline(always)]
+    #[inline]
     fn without_last(self) -> Self {
         Self(self.0 >> 8)
     }
 
-    #[inline(always)]
+    #[inline]
     fn with(self, place: u8) -> Option<Self> {
         (self.0 >> (8 * Self::MOST) == 0).then_some(Self(self.0 << 8 | u64::from(place)))
     }
@@ -147,7 +147,7 @@ pub(crate) fn set_near(place: usize) {
 
 /// The row of the table with this number that the thread kept last, which it keeps no longer: its
 /// place, the row and the thread's number.
-#[inline(always)]
+#[inline]
 pub(crate) fn take_last(owner: u64, rows: &Rows) -> Option<(usize, &Row, u64)> {
     let places = PLACES.get();
     let place = places.last().filter(|_| OWNER.get() == owner)?;
@@ -159,7 +159,7 @@ pub(crate) fn take_last(owner: u64, rows: &Rows) -> Option<(usize, &Row, u64)> {
 
 /// Keeps a row of the table with this number, whose span has ended. Returns `false` if the row is
 /// to be given back.
-#[inline(always)]
+#[inline]
 pub(crate) fn keep(owner: u64, place: u8, row: &Row, rows: &OnceLock<Arc<Rows>>) -> bool {
     if OWNER.get() != owner {
         return begin_to_keep(owner, rows) && keep_first(place, row);
@@ -202,7 +202,7 @@ fn keep_first(place: u8, row: &Row) -> bool {
 
 /// Keeps this row of the table no longer, if it is the one that the thread has kept last. Returns
 /// whether it is.
-#[inline(always)]
+#[inline]
 pub(crate) fn take_at(owner: u64, place: u8, row: &Row) -> bool {
     let places = PLACES.get();
     let is_last = places.last() == Some(place) && OWNER.get() == owner;

@@ -80,12 +80,12 @@ impl TraceEvent for Mark {
         &[]
     }
 
-    #[inline(always)]
+    #[inline]
     fn event_type(&self) -> &'static EventType {
         self.0
     }
 
-    #[inline(always)]
+    #[inline]
     fn encode<E: PayloadEncoder>(&self, _: &mut E) {}
 }
 
@@ -106,13 +106,13 @@ impl<const IS_OK: bool> TraceEvent for Stop<'_, IS_OK> {
         &[]
     }
 
-    #[inline(always)]
+    #[inline]
     fn event_type(&self) -> &'static EventType {
         self.ty
     }
 
     /// As [`Part::own_fields`](crate::schema::Part) has it.
-    #[inline(always)]
+    #[inline]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
         let (began, Busy { nanos: busy, polls }) = (self.row.began().elapsed(), self.row.busy());
         let duration = began.nanos_at(encoder);

@@ -132,7 +132,7 @@ impl Recorder {
     }
 
     /// [`row`](Self::row) for a caller that knows whether spans have ids of their own.
-    #[inline(always)]
+    #[inline]
     fn row_of<const OWN_IDS: bool>(&self, id: u64) -> Option<Found<'_>> {
         if OWN_IDS { self.spans.at(id) } else { self.spans.find(id) }
     }
@@ -379,7 +379,7 @@ impl Recorder {
 
     /// Gives a span its ids if it waits for them: only those of OpenTelemetry are waited for.
     #[cfg(not(feature = "opentelemetry"))]
-    #[inline(always)]
+    #[inline]
     fn start(&self, _: u64) {}
 
     /// Calls `f` with an open span in force. If the span is not recorded, with nothing in force.
@@ -537,7 +537,7 @@ impl Recorder {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn close_row<const OWN_IDS: bool>(&self, id: u64, row: &Found<'_>) {
         if !self.is_silent() {
             self.tell_late(row);
@@ -564,7 +564,7 @@ impl Recorder {
         Self::stop_here::<false>(ty, row, outcome);
     }
 
-    #[inline(always)]
+    #[inline]
     fn stop_here<const IS_OK: bool>(ty: &'static EventType, row: &Row, outcome: Outcome) {
         if let Some(ids) = row.ids() {
             ids.emit(&Stop::<IS_OK> { ty, row, outcome });

@@ -76,7 +76,7 @@ impl Row {
     }
 
     /// The id, if the row is a span's.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn id(&self) -> u64 {
         // Pairs with the release in `fill`.
         self.id.load(Ordering::Acquire)
@@ -168,7 +168,7 @@ impl Row {
     }
 
     /// How long it was entered, and how often.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn busy(&self) -> Busy {
         let here = Busy::from_word(self.busy.load(Ordering::Relaxed));
         if self.rare.load(Ordering::Relaxed) & MORE_BUSY == 0 { here } else { self.more(here) }
@@ -224,7 +224,7 @@ impl Row {
     }
 
     /// The span has ended. What few spans have must go before the row does.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn end(&self) {
         if self.rare.load(Ordering::Relaxed) != 0 {
             self.forget_rare();
@@ -249,20 +249,20 @@ impl Row {
     }
 
     /// From now on, a thread keeps the row for its next span. The number is the thread's.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn keep(&self, thread: u64) {
         // Relaxed: only that thread takes it.
         self.id.store(!thread, Ordering::Relaxed);
     }
 
     /// Whether the thread with this number keeps the row. (Nobody else changes that.)
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_kept_by(&self, thread: u64) -> bool {
         self.id.load(Ordering::Relaxed) == !thread
     }
 
     /// Takes the row if it is free.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn take(&self) -> bool {
         let take = || self.id.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed);
         // Acquire pairs with the release in `give_back`. Relaxed: the exchange decides.
@@ -270,7 +270,7 @@ impl Row {
     }
 
     /// Makes the row a span's. The caller has taken it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn fill(&self, id: u64, thread: u64, new: New) {
         self.callsite.store(new.callsite.to_word(), Ordering::Relaxed);
         self.began.store(new.began.to_word(), Ordering::Relaxed);

@@ -48,7 +48,7 @@ impl Scratch {
     }
 
     /// The next bytes, which count from now on.
-    #[inline(always)]
+    #[inline]
     fn next(&mut self, len: usize) -> &mut [u8] {
         let start = self.len;
         if self.bytes.len() - start < len {
@@ -65,13 +65,13 @@ impl Scratch {
     }
 
     /// Appends a number.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn number<const N: usize>(&mut self, bytes: [u8; N]) {
         self.next(N).copy_from_slice(&bytes);
     }
 
     /// Appends a number if there is room for it now.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn number_if_room<const N: usize>(&mut self, bytes: [u8; N]) -> bool {
         let place = self.bytes.get_mut(self.len..).and_then(|rest| rest.first_chunk_mut());
         place.is_some_and(|place| {

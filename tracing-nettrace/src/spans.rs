@@ -55,7 +55,7 @@ pub(crate) enum Found<'a> {
 impl Deref for Found<'_> {
     type Target = Row;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &Row {
         match self {
             Self::First(row) => row,
@@ -81,7 +81,7 @@ impl Spans {
     }
 
     /// The span with this id.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn find(&self, id: u64) -> Option<Found<'_>> {
         let row = &self.first.get()?[near_place(id, 0)].0;
         if row.id() == id { Some(Found::First(row)) } else { self.search(id) }
@@ -102,7 +102,7 @@ impl Spans {
     }
 
     /// The span whose id was [chosen here](Self::open_with_own_id).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn at(&self, id: u64) -> Option<Found<'_>> {
         let place = (id & PLACE) as usize;
         if place >= FIRST {
@@ -113,7 +113,7 @@ impl Spans {
     }
 
     /// Takes a row for a span under an id that no open span has. `None`: there is no room.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn take_for(&self, id: u64) -> Option<Taken<'_>> {
         let place = near_place(id, 0);
         match self.first.get() {
@@ -138,7 +138,7 @@ impl Spans {
 
     /// Takes a row for a span whose id is chosen here: the row that the thread has kept last, or
     /// another one. `None`: there is no room.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn take_anywhere(&self) -> Option<Taken<'_>> {
         match self.first.get().and_then(|rows| kept::take_last(self.number, rows)) {
             Some((place, row, thread)) => Some(Taken { row: Found::First(row), place, thread }),
@@ -159,7 +159,7 @@ impl Spans {
     }
 
     /// Keeps a span under an id that no open span has. Returns `false` if that is not possible.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn open(&self, taken: Taken<'_>, id: u64, new: New) -> bool {
         taken.row.fill(id, taken.thread, new);
         match taken.row {
@@ -170,14 +170,14 @@ impl Spans {
 
     /// Keeps a span, and chooses its id: a number that no other span has, and the place of its row.
     /// `None`: that is not possible.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn open_with_own_id(&self, taken: Taken<'_>, new: New) -> Option<u64> {
         let id = new.ids.number() << PLACE_BITS | taken.place as u64;
         self.open(taken, id, new).then_some(id)
     }
 
     /// Gives the row of a span back, or keeps it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn close(&self, id: u64, row: &Found<'_>) {
         row.end();
         let Found::First(row) = *row else { return self.close_other(id) };
@@ -193,7 +193,7 @@ impl Spans {
     }
 
     /// [`close`](Self::close) for a span whose id was [chosen here](Self::open_with_own_id).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn close_at(&self, id: u64, row: &Found<'_>) {
         row.end();
         let Found::First(row) = *row else { return self.close_other(id) };
@@ -228,7 +228,7 @@ impl Spans {
 }
 
 /// A place that an id has in the first level.
-#[inline(always)]
+#[inline]
 fn near_place(id: u64, probe: usize) -> usize {
     place(hash(id << GENERATION_BITS), probe, FIRST)
 }

@@ -47,7 +47,7 @@ impl<T, const LEVELS: usize> Table<T, LEVELS> {
     }
 
     /// The value with this key of which `is_it` says so.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn find(&self, key: Key, is_it: impl Fn(&T) -> bool) -> Option<&T> {
         // Most values are in the first of their places.
         let first = self.first[key.near % FIRST].get()?;
@@ -55,7 +55,7 @@ impl<T, const LEVELS: usize> Table<T, LEVELS> {
     }
 
     /// The value in the place that is the first of this number.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn first(&self, near: usize) -> Option<&T> {
         self.first[near % FIRST].get()
     }

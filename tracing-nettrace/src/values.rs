@@ -161,7 +161,7 @@ impl Taken {
 }
 
 impl Drop for Taken {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         if self.is_partial {
             stats::PANICKED.add(1);
@@ -220,7 +220,7 @@ impl Values {
     }
 
     /// Adds a value, which `write` writes. It says whether readers can take the value.
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, index: usize, kind: Kind, write: impl FnOnce(&mut Scratch) -> bool) {
         if index >= MAX_FIELDS {
             self.left_out += 1;
@@ -235,7 +235,7 @@ impl Values {
     }
 
     /// A field has a value, which begins at `start` and ends the payload.
-    #[inline(always)]
+    #[inline]
     fn has_put(&mut self, index: usize, kind: Kind, start: usize) {
         self.present |= 1 << index;
         self.signature[index / 16 % 2] |= (kind as u64) << (4 * (index % 16));
@@ -276,12 +276,12 @@ impl Values {
     }
 
     /// Adds a number of eight bytes.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn put_word(&mut self, index: usize, kind: Kind, value: u64) {
         self.put_number(index, kind, value.to_le_bytes());
     }
 
-    #[inline(always)]
+    #[inline]
     fn put_number<const N: usize>(&mut self, index: usize, kind: Kind, bytes: [u8; N]) {
         let start = self.payload.len();
         let is_next = index < MAX_FIELDS && self.present >> index == 0;
@@ -447,12 +447,12 @@ pub(crate) trait Recorded {
 }
 
 impl Recorded for Values {
-    #[inline(always)]
+    #[inline]
     fn signature(&self) -> Signature {
         self.signature()
     }
 
-    #[inline(always)]
+    #[inline]
     fn emit(&self, ty: &'static EventType) {
         if self.is_plain {
             Plain { ty, values: self }.emit();
@@ -461,7 +461,7 @@ impl Recorded for Values {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn emit_in(&self, ty: &'static EventType, span: &SpanIds) -> Began {
         if self.is_plain {
             span.emit(&Plain { ty, values: self })
@@ -484,12 +484,12 @@ impl TraceEvent for Plain<'_> {
         &[]
     }
 
-    #[inline(always)]
+    #[inline]
     fn event_type(&self) -> &'static EventType {
         self.ty
     }
 
-    #[inline(always)]
+    #[inline]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
         if E::TAKES_PAYLOADS {
             encoder.payload(self.values.payload.as_bytes());

@@ -54,7 +54,7 @@ pub(crate) struct Words {
 
 impl Visited {
     /// No values yet.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new() -> Self {
         let words = [const { AtomicU64::new(0) }; MAX_WORDS];
         Self { words: Words { words, len: 0, kinds: 0 }, values: None }
@@ -64,7 +64,7 @@ impl Visited {
     /// than they were written in, and the processor would wait for that.
     ///
     /// Returns the values if they are others than a few numbers.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn visit(&mut self, visit: impl FnOnce(&mut dyn Visit)) -> Result<&Words, Taken> {
         visit(self);
         match self.values.take() {
@@ -73,7 +73,7 @@ impl Visited {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, index: usize, kind: Kind, value: u64) {
         let Words { words, len, kinds } = &mut self.words;
         if let (Some(word), true) =
@@ -116,12 +116,12 @@ impl Visited {
 }
 
 impl Recorded for Words {
-    #[inline(always)]
+    #[inline]
     fn signature(&self) -> Signature {
         self.kinds.into()
     }
 
-    #[inline(always)]
+    #[inline]
     fn emit(&self, ty: &'static EventType) {
         let Self { words, len, .. } = self;
         // With a size that the compiler knows, the event takes a third less instructions.
@@ -133,7 +133,7 @@ impl Recorded for Words {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn emit_in(&self, ty: &'static EventType, span: &SpanIds) -> Began {
         let Self { words, len, .. } = self;
         match *len {
@@ -208,13 +208,13 @@ impl TraceEvent for Plain<'_> {
         &[]
     }
 
-    #[inline(always)]
+    #[inline]
     fn event_type(&self) -> &'static EventType {
         self.ty
     }
 
     /// Each word by itself: the processor has them at hand as they were stored.
-    #[inline(always)]
+    #[inline]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
         let Words { words, len, .. } = self.words;
         for (at, word) in words.iter().enumerate() {
@@ -238,12 +238,12 @@ impl<const LEN: usize> TraceEvent for Few<'_, LEN> {
         &[]
     }
 
-    #[inline(always)]
+    #[inline]
     fn event_type(&self) -> &'static EventType {
         self.ty
     }
 
-    #[inline(always)]
+    #[inline]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
         for word in self.words.iter().take(LEN) {
             encoder.u64(word.load(Ordering::Relaxed));

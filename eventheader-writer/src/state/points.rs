@@ -33,7 +33,7 @@ impl Channel {
     }
 
     /// The descriptor and the write index, if set.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn load(&self) -> Option<(i32, u32)> {
         // Relaxed: both numbers are in the one word, and refer to objects of the kernel.
         let value = self.0.load(Ordering::Relaxed);
@@ -66,7 +66,7 @@ pub(super) static NOWHERE: Channel = Channel::new();
 
 /// The point of a type, by its index in the registry; `None` if the type is not registered or was
 /// refused.
-#[inline(always)]
+#[inline]
 pub(crate) fn type_point(index: u32) -> Option<&'static TypePoint> {
     let leaf = POINTS.get(index as usize / LEAF)?.get()?;
     leaf.get(index as usize % LEAF)?.get()

@@ -17,7 +17,7 @@ macro_rules! text {
         impl LocatedField<$marker> for str {
             const TYPE: FieldType = FieldType::Str(StrEncoding::$encoding);
 
-            #[inline(always)]
+            #[inline]
             fn encode_location_data<E: PayloadEncoder>(&self, encoder: &mut E) {
                 encoder.location_str(self, StrEncoding::$encoding);
             }
@@ -27,7 +27,7 @@ macro_rules! text {
         impl LocatedField<$marker> for String {
             const TYPE: FieldType = FieldType::Str(StrEncoding::$encoding);
 
-            #[inline(always)]
+            #[inline]
             fn encode_location_data<E: PayloadEncoder>(&self, encoder: &mut E) {
                 encoder.location_str(self, StrEncoding::$encoding);
             }
@@ -47,7 +47,7 @@ macro_rules! sequence {
         impl<T: TraceField> LocatedField<$marker> for [T] {
             const TYPE: FieldType = FieldType::Array(&T::TYPE, ArrayLayout::$marker);
 
-            #[inline(always)]
+            #[inline]
             fn encode_location_data<E: PayloadEncoder>(&self, encoder: &mut E) {
                 T::encode_elements(self, encoder);
             }
@@ -56,7 +56,7 @@ macro_rules! sequence {
         impl<T: TraceField, const N: usize> LocatedField<$marker> for [T; N] {
             const TYPE: FieldType = <[T] as LocatedField<$marker>>::TYPE;
 
-            #[inline(always)]
+            #[inline]
             fn encode_location_data<E: PayloadEncoder>(&self, encoder: &mut E) {
                 T::encode_elements(self, encoder);
             }
@@ -66,7 +66,7 @@ macro_rules! sequence {
         impl<T: TraceField> LocatedField<$marker> for Vec<T> {
             const TYPE: FieldType = <[T] as LocatedField<$marker>>::TYPE;
 
-            #[inline(always)]
+            #[inline]
             fn encode_location_data<E: PayloadEncoder>(&self, encoder: &mut E) {
                 T::encode_elements(self, encoder);
             }
@@ -82,7 +82,7 @@ macro_rules! transparent {
         impl<As, T: LocatedField<As> + ?Sized> LocatedField<As> for $ty {
             const TYPE: FieldType = T::TYPE;
 
-            #[inline(always)]
+            #[inline]
             fn encode_location_data<E: PayloadEncoder>(&self, encoder: &mut E) {
                 (**self).encode_location_data(encoder);
             }
@@ -102,7 +102,7 @@ transparent! {
 impl<As, T: LocatedField<As> + ToOwned + ?Sized> LocatedField<As> for Cow<'_, T> {
     const TYPE: FieldType = T::TYPE;
 
-    #[inline(always)]
+    #[inline]
     fn encode_location_data<E: PayloadEncoder>(&self, encoder: &mut E) {
         (**self).encode_location_data(encoder);
     }

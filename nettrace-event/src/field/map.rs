@@ -47,7 +47,7 @@ impl<K: TraceField, V: TraceField> Entry<K, V> {
     const TYPE: FieldType = FieldType::Object(Self::FIELDS);
     const MAP: FieldType = FieldType::Array(&Self::TYPE, ArrayLayout::Counted);
 
-    #[inline(always)]
+    #[inline]
     fn encode<'a, E: PayloadEncoder>(
         len: usize,
         entries: impl Iterator<Item = (&'a K, &'a V)>,
@@ -68,7 +68,7 @@ impl<K: TraceField, V: TraceField> Entry<K, V> {
 impl<K: TraceField, V: TraceField> TraceField for Pairs<'_, K, V> {
     const TYPE: FieldType = Entry::<K, V>::MAP;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         let entries = self.0.iter().map(|(key, value)| (key, value));
         Entry::encode(self.0.len(), entries, encoder);
@@ -79,7 +79,7 @@ impl<K: TraceField, V: TraceField> TraceField for Pairs<'_, K, V> {
 impl<K: TraceField, V: TraceField> TraceField for BTreeMap<K, V> {
     const TYPE: FieldType = Entry::<K, V>::MAP;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         Entry::encode(self.len(), self.iter(), encoder);
     }

@@ -9,7 +9,7 @@ macro_rules! address {
         impl TraceField for $ty {
             const TYPE: FieldType = FieldType::$kind;
 
-            #[inline(always)]
+            #[inline]
             fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
                 encoder.$method(&$kind::from(*self));
             }

@@ -22,7 +22,7 @@ macro_rules! scalar {
         impl TraceField<$marker> for $ty {
             const TYPE: FieldType = FieldType::$kind;
 
-            #[inline(always)]
+            #[inline]
             fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
                 let $value = *self;
                 encoder.$method($conversion);
@@ -64,12 +64,12 @@ macro_rules! number {
         impl TraceField for $ty {
             const TYPE: FieldType = FieldType::$kind;
 
-            #[inline(always)]
+            #[inline]
             fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
                 encoder.$ty(*self);
             }
 
-            #[inline(always)]
+            #[inline]
             fn encode_elements<E: PayloadEncoder>(values: &[Self], encoder: &mut E) {
                 encoder.$elements(values);
             }
@@ -91,7 +91,7 @@ number! {
 }
 
 /// The UTF-16 code unit of a character; U+FFFD if it needs two.
-#[inline(always)]
+#[inline]
 fn one_unit(value: char) -> u16 {
     u16::try_from(u32::from(value)).unwrap_or(0xFFFD)
 }
@@ -102,7 +102,7 @@ macro_rules! wrapper {
         impl<As, T: TraceField<As>> TraceField<As> for $wrapper<T> {
             const TYPE: FieldType = T::TYPE;
 
-            #[inline(always)]
+            #[inline]
             fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
                 let $value = self;
                 $inner.encode_field(encoder);
@@ -124,7 +124,7 @@ macro_rules! non_zero {
         {
             const TYPE: FieldType = <$ty as TraceField<As>>::TYPE;
 
-            #[inline(always)]
+            #[inline]
             fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
                 self.get().encode_field(encoder);
             }
@@ -144,7 +144,7 @@ macro_rules! atomic {
         {
             const TYPE: FieldType = <$ty as TraceField<As>>::TYPE;
 
-            #[inline(always)]
+            #[inline]
             fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
                 // Relaxed: only the value is recorded; nothing is read through it.
                 self.load(atomic::Ordering::Relaxed).encode_field(encoder);

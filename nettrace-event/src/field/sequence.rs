@@ -13,7 +13,7 @@ impl<As, T: TraceField<As>> TraceField<As> for [T] {
     const TYPE: FieldType = FieldType::Array(&T::TYPE, ArrayLayout::Counted);
     const IS_SECRET: bool = T::IS_SECRET;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         let mark = encoder.begin_array_of(self.len(), ArrayLayout::Counted, const { &T::TYPE });
         T::encode_elements(self, encoder);
@@ -26,7 +26,7 @@ impl<As, T: TraceField<As>> TraceField<As> for Vec<T> {
     const TYPE: FieldType = <[T] as TraceField<As>>::TYPE;
     const IS_SECRET: bool = T::IS_SECRET;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         self.as_slice().encode_field(encoder);
     }
@@ -38,7 +38,7 @@ impl<As, T: TraceField<As>, const N: usize> TraceField<As> for [T; N] {
     const TYPE: FieldType = FieldType::Array(&T::TYPE, layout_of::<N>());
     const IS_SECRET: bool = T::IS_SECRET;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         let layout = const { layout_of::<N>() };
         let mark = encoder.begin_array_of(N, layout, const { &T::TYPE });
@@ -51,7 +51,7 @@ impl<As, T: TraceField<As>> TraceField<As> for Option<T> {
     const TYPE: FieldType = FieldType::Option(&T::TYPE);
     const IS_SECRET: bool = T::IS_SECRET;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         let mark = encoder.begin_option(self.is_some(), const { &T::TYPE });
         if let Some(value) = self {
@@ -69,7 +69,7 @@ macro_rules! transparent {
             const TYPE: FieldType = T::TYPE;
             const IS_SECRET: bool = T::IS_SECRET;
 
-            #[inline(always)]
+            #[inline]
             fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
                 (**self).encode_field(encoder);
             }
@@ -90,7 +90,7 @@ impl<As, T: TraceField<As> + ToOwned + ?Sized> TraceField<As> for Cow<'_, T> {
     const TYPE: FieldType = T::TYPE;
     const IS_SECRET: bool = T::IS_SECRET;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         (**self).encode_field(encoder);
     }

@@ -17,7 +17,7 @@ use crate::{
 impl<T: AsRef<str> + ?Sized> TextField<encoding::AsRef> for T {
     const TYPE: FieldType = FieldType::Str(StrEncoding::Utf16);
 
-    #[inline(always)]
+    #[inline]
     fn encode_text<E: PayloadEncoder>(&self, encoder: &mut E) {
         encoder.str(self.as_ref(), StrEncoding::Utf16);
     }

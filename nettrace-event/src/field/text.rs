@@ -20,7 +20,7 @@ macro_rules! text {
         impl TraceField<$marker> for str {
             const TYPE: FieldType = FieldType::Str(StrEncoding::$encoding);
 
-            #[inline(always)]
+            #[inline]
             fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
                 encoder.str(self, StrEncoding::$encoding);
             }
@@ -42,7 +42,7 @@ where
 {
     const TYPE: FieldType = <str as TraceField<As>>::TYPE;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         self.as_str().encode_field(encoder);
     }
@@ -58,7 +58,7 @@ macro_rules! system_text {
         {
             const TYPE: FieldType = <str as TraceField<As>>::TYPE;
 
-            #[inline(always)]
+            #[inline]
             fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
                 self.to_string_lossy().encode_field(encoder);
             }

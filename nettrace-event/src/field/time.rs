@@ -9,7 +9,7 @@ use crate::{encode::PayloadEncoder, field::TraceField, schema::FieldType};
 impl TraceField for Duration {
     const TYPE: FieldType = FieldType::DurationNanos;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         encoder.duration_nanos(u64::try_from(self.as_nanos()).unwrap_or(u64::MAX));
     }
@@ -19,7 +19,7 @@ impl TraceField for Duration {
 impl TraceField for SystemTime {
     const TYPE: FieldType = FieldType::UnixNanos;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         encoder.unix_nanos(unix(*self, 1));
     }
@@ -29,7 +29,7 @@ impl TraceField for SystemTime {
 impl TraceField<crate::encoding::DateTime> for SystemTime {
     const TYPE: FieldType = FieldType::DateTime;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         encoder.date_time(unix(*self, 1_000_000));
     }

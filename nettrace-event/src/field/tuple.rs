@@ -14,7 +14,7 @@ macro_rules! tuple {
                 $(part::<$ty, As>(stringify!($index))),+
             ]);
 
-            #[inline(always)]
+            #[inline]
             fn encode_field<Encoder: PayloadEncoder>(&self, encoder: &mut Encoder) {
                 $(self.$index.encode_field(encoder);)+
             }

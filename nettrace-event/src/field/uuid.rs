@@ -7,7 +7,7 @@ use crate::{encode::PayloadEncoder, encoding::Guid, field::TraceField, schema::F
 impl TraceField for Uuid {
     const TYPE: FieldType = FieldType::Guid;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         encoder.guid(self.as_bytes());
     }
@@ -16,7 +16,7 @@ impl TraceField for Uuid {
 impl TraceField<Guid> for Uuid {
     const TYPE: FieldType = FieldType::Guid;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         encoder.guid(self.as_bytes());
     }

@@ -18,7 +18,7 @@ pub const MAX_VARUINT32: usize = 5;
 ///
 /// # Panics
 /// If `bytes` is too short: up to [`MAX_VARUINT64`] bytes are written.
-#[inline(always)]
+#[inline]
 pub fn put_varuint(bytes: &mut [u8], mut at: usize, mut value: u64) -> usize {
     while value >= 0x80 {
         bytes[at] = value as u8 | 0x80;
@@ -34,7 +34,7 @@ pub fn put_varuint(bytes: &mut [u8], mut at: usize, mut value: u64) -> usize {
 /// ```
 /// assert_eq!([0, -1, 1, -2].map(nettrace_event::payload::primitive::zigzag), [0, 1, 2, 3]);
 /// ```
-#[inline(always)]
+#[inline]
 #[must_use]
 pub const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64

@@ -71,7 +71,7 @@ impl Encoded {
 
     /// The number of bytes written. More than any event has if something did not fit or was
     /// refused.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn size_or_more(self) -> usize {
         self.0

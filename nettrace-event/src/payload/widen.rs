@@ -93,7 +93,7 @@ fn write_counted(
 ///
 /// # Safety
 /// `len` bytes can be read from `from`, and as many units written to `to`. They do not overlap.
-#[inline(always)]
+#[inline]
 unsafe fn widen_few(from: *const u8, len: usize, to: *mut u16) -> bool {
     if len > 16 {
         // SAFETY: the first and the last 16 of 17 to 32 bytes and units.
@@ -167,7 +167,7 @@ struct Bytes(
 impl Bytes {
     /// # Safety
     /// 16 bytes can be read.
-    #[inline(always)]
+    #[inline]
     unsafe fn load(from: *const u8) -> Self {
         // SAFETY: the caller's. The target has SSE2, here and below.
         Self(unsafe { arch::_mm_loadu_si128(from.cast()) })
@@ -175,7 +175,7 @@ impl Bytes {
 
     /// # Safety
     /// 8 bytes can be read from each pointer.
-    #[inline(always)]
+    #[inline]
     unsafe fn load_halves(first: *const u8, second: *const u8) -> Self {
         // SAFETY: the caller's.
         unsafe {
@@ -185,7 +185,7 @@ impl Bytes {
     }
 
     /// Four bytes, four others, and zeros.
-    #[inline(always)]
+    #[inline]
     fn of(first: u32, second: u32) -> Self {
         // SAFETY: the target has SSE2.
         unsafe {
@@ -196,14 +196,14 @@ impl Bytes {
     }
 
     /// Plain bytes.
-    #[inline(always)]
+    #[inline]
     fn plain() -> Self {
         // SAFETY: the target has SSE2.
         Self(unsafe { arch::_mm_set1_epi8(1) })
     }
 
     /// Bytes that are plain if these and the others are.
-    #[inline(always)]
+    #[inline]
     fn and(self, other: Self) -> Self {
         // SAFETY: the target has SSE2.
         unsafe {
@@ -213,20 +213,20 @@ impl Bytes {
     }
 
     /// One bit for each byte that is ASCII and not 0.
-    #[inline(always)]
+    #[inline]
     fn plain_bits(self) -> i32 {
         // SAFETY: the target has SSE2.
         unsafe { arch::_mm_movemask_epi8(arch::_mm_cmpgt_epi8(self.0, arch::_mm_setzero_si128())) }
     }
 
     /// Whether all are ASCII and none is 0.
-    #[inline(always)]
+    #[inline]
     fn are_plain(self) -> bool {
         self.plain_bits() == 0xffff
     }
 
     /// Whether the first eight are ASCII and not 0.
-    #[inline(always)]
+    #[inline]
     fn begins_plain(self) -> bool {
         self.plain_bits() as u8 == 0xff
     }
@@ -235,7 +235,7 @@ impl Bytes {
     ///
     /// # Safety
     /// Eight units can be written to each pointer.
-    #[inline(always)]
+    #[inline]
     unsafe fn widen(self, first: *mut u16, second: *mut u16) -> bool {
         // SAFETY: the caller's.
         unsafe {
@@ -250,7 +250,7 @@ impl Bytes {
     ///
     /// # Safety
     /// Four units can be written to each pointer.
-    #[inline(always)]
+    #[inline]
     unsafe fn widen_few(self, first: *mut u16, second: *mut u16) -> bool {
         // SAFETY: the caller's.
         unsafe {
@@ -266,7 +266,7 @@ impl Bytes {
 impl Bytes {
     /// # Safety
     /// 16 bytes can be read.
-    #[inline(always)]
+    #[inline]
     unsafe fn load(from: *const u8) -> Self {
         // SAFETY: the caller's. The target has Neon, here and below.
         Self(unsafe { arch::vld1q_u8(from) })
@@ -274,14 +274,14 @@ impl Bytes {
 
     /// # Safety
     /// 8 bytes can be read from each pointer.
-    #[inline(always)]
+    #[inline]
     unsafe fn load_halves(first: *const u8, second: *const u8) -> Self {
         // SAFETY: the caller's.
         Self(unsafe { arch::vcombine_u8(arch::vld1_u8(first), arch::vld1_u8(second)) })
     }
 
     /// Four bytes, four others, and zeros.
-    #[inline(always)]
+    #[inline]
     fn of(first: u32, second: u32) -> Self {
         let both = u64::from(first) | u64::from(second) << 32;
         // SAFETY: the target has Neon.
@@ -289,14 +289,14 @@ impl Bytes {
     }
 
     /// Plain bytes.
-    #[inline(always)]
+    #[inline]
     fn plain() -> Self {
         // SAFETY: the target has Neon.
         Self(unsafe { arch::vdupq_n_u8(1) })
     }
 
     /// Bytes that are plain if these and the others are.
-    #[inline(always)]
+    #[inline]
     fn and(self, other: Self) -> Self {
         // SAFETY: the target has Neon.
         unsafe {
@@ -307,14 +307,14 @@ impl Bytes {
     }
 
     /// Whether all are ASCII and none is 0.
-    #[inline(always)]
+    #[inline]
     fn are_plain(self) -> bool {
         // SAFETY: the target has Neon.
         unsafe { arch::vminvq_s8(arch::vreinterpretq_s8_u8(self.0)) > 0 }
     }
 
     /// Whether the first eight are ASCII and not 0.
-    #[inline(always)]
+    #[inline]
     fn begins_plain(self) -> bool {
         // SAFETY: the target has Neon.
         unsafe { arch::vminv_s8(arch::vreinterpret_s8_u8(arch::vget_low_u8(self.0))) > 0 }
@@ -324,7 +324,7 @@ impl Bytes {
     ///
     /// # Safety
     /// Eight units can be written to each pointer.
-    #[inline(always)]
+    #[inline]
     unsafe fn widen(self, first: *mut u16, second: *mut u16) -> bool {
         // SAFETY: the caller's.
         unsafe {
@@ -340,7 +340,7 @@ impl Bytes {
     ///
     /// # Safety
     /// Four units can be written to each pointer.
-    #[inline(always)]
+    #[inline]
     unsafe fn widen_few(self, first: *mut u16, second: *mut u16) -> bool {
         // SAFETY: the caller's.
         unsafe {

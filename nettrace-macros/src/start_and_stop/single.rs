@@ -90,7 +90,7 @@ impl SpanEvents<'_> {
         });
         Some(quote! {
             #[allow(clippy::all, clippy::pedantic)]
-            #[inline(always)]
+            #[inline]
             fn __keep<'call>(
                 #encoder: &mut #kept,
                 #(#locals: #types),*

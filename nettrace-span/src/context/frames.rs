@@ -85,7 +85,7 @@ struct Frame {
 
 impl Frame {
     /// Writes a frame that is free.
-    #[inline(always)]
+    #[inline]
     fn set(
         &mut self,
         serial: u64,
@@ -171,7 +171,7 @@ impl Entered {
     pub(crate) const NOTHING: Self = Self { depth: 0, serial: 0 };
 
     /// Notes that it has ended.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn forget(&mut self) {
         // Its number may stay, which is one store less.
         self.depth = 0;
@@ -199,27 +199,27 @@ thread_local! {
 }
 
 /// The version of what is in force on this thread.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub fn version() -> u64 {
     INNERMOST.with(|innermost| innermost.version.get())
 }
 
 /// Whether what is in force on this thread is sampled out.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub fn is_sampled_out() -> bool {
     version() & SAMPLED_OUT != 0
 }
 
-#[inline(always)]
+#[inline]
 fn set_innermost(serial: u64, version: u64) {
     // The values are moved: a closure with references to them would stand out of line.
     INNERMOST.with(move |innermost| innermost.set(serial, version));
 }
 
 /// Whether a scope is the innermost one.
-#[inline(always)]
+#[inline]
 fn is_innermost(entered: &Entered) -> bool {
     entered.is_something() && INNERMOST.with(|innermost| innermost.serial.get() == entered.serial)
 }
@@ -240,7 +240,7 @@ fn with_frames<R>(f: impl FnOnce(&mut Frames) -> R) -> Result<R, LabelError> {
 
 /// What a scope does that cannot be entered because the thread is ending: from then on nothing is
 /// in force, so that its events do not have what is in force around it.
-#[inline(always)]
+#[inline]
 fn at_end<R>(entered: Result<R, LabelError>) -> Result<R, LabelError> {
     if let Err(LabelError::ThreadEnding) = entered {
         nothing_at_end();
@@ -287,7 +287,7 @@ pub fn close(entered: &Entered) {
 }
 
 /// Ends a scope. `if_outer` does it if the scope is not the innermost, or has ended.
-#[inline(always)]
+#[inline]
 fn leave_by(entered: &Entered, if_outer: fn(&mut Frames, &Entered)) {
     if entered.is_something() && !Here::get().is_some_and(|here| here.leave(entered)) {
         leave_slowly(entered, if_outer);
@@ -334,7 +334,7 @@ fn cut_to(entered: &Entered) -> bool {
 }
 
 /// Whether no labels are in force but the ids of a span. `false` if that cannot be read.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub fn has_no_labels() -> bool {
     let has_none =
@@ -370,14 +370,14 @@ pub fn unique() -> u64 {
 
 impl Frames {
     /// The innermost frame, or the bottom. `None` before the first frame.
-    #[inline(always)]
+    #[inline]
     fn innermost(&self) -> Option<&Frame> {
         self.frames.get(self.depth)
     }
 
     /// The innermost frame or the bottom, and the free frame above it, where the next one is
     /// written.
-    #[inline(always)]
+    #[inline]
     fn top(frames: &mut Vec<Frame>, depth: usize) -> (&Frame, &mut Frame) {
         if !matches!(frames.get(depth..), Some([_, _, ..])) {
             grow(frames);
@@ -389,7 +389,7 @@ impl Frames {
     }
 
     /// Puts the frame above the innermost in force, which has just been [set](Frame::set).
-    #[inline(always)]
+    #[inline]
     fn enter_next(&mut self, version: u64) -> Entered {
         (self.depth, self.last) = (self.depth + 1, self.last + 1);
         set_innermost(self.last, version);
@@ -408,7 +408,7 @@ impl Frames {
 
     /// Ends a scope, which was not [`NOTHING`](Entered::NOTHING), if it is the innermost, and
     /// otherwise calls `if_outer`.
-    #[inline(always)]
+    #[inline]
     fn pop(&mut self, entered: &Entered, if_outer: fn(&mut Self, &Entered)) {
         let depth = entered.depth - 1;
         match self.frames.get_mut(depth..) {

@@ -140,7 +140,7 @@ pub struct PlainStop {
 
 impl PlainStop {
     /// Does what [`AnyEvent::encode_into`](nettrace_event::AnyEvent::encode_into) does, in line.
-    #[inline(always)]
+    #[inline]
     pub fn encode_in_line(&self, room: &mut [u8], counter: u64) -> Encoded {
         let mut encoder = NetTraceEncoder::new(SliceBuffer::new(room)).at(counter);
         self.encode(&mut encoder);
@@ -171,7 +171,7 @@ impl TraceEvent for PlainStop {
 
 /// Calls the body of a function. The bound makes the closure one that is called once, so that it
 /// can return references into what it captures.
-#[inline(always)]
+#[inline]
 pub fn call<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
@@ -193,7 +193,7 @@ impl<'a, T, E> Returned<'a, Result<T, E>> {
     ///
     /// # Errors
     /// The error of the call.
-    #[inline(always)]
+    #[inline]
     pub fn value(&self) -> Result<&'a T, &'a E> {
         self.0.as_ref()
     }
@@ -216,7 +216,7 @@ pub trait AnyReturned<T> {
 }
 
 impl<T> AnyReturned<T> for Returned<'_, T> {
-    #[inline(always)]
+    #[inline]
     fn value(&self) -> Result<&T, Infallible> {
         Ok(self.0)
     }

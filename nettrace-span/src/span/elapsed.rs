@@ -56,7 +56,7 @@ pub fn set_time_of_day() {
 }
 
 /// Ticks of the counter as nanoseconds. The product exceeds 64 bits only after centuries.
-#[inline(always)]
+#[inline]
 fn nanos(ticks: u64, pace: u64) -> u64 {
     ((u128::from(ticks) * u128::from(pace)) >> 32) as u64
 }
@@ -76,7 +76,7 @@ const NANOS: u64 = 1 << 62;
 const MARKS: u64 = MONOTONIC | NANOS;
 
 /// What a time is of: [`MONOTONIC`], [`NANOS`], or 0 for the counter.
-#[inline(always)]
+#[inline]
 fn mark(time: u64) -> u64 {
     time & MARKS
 }
@@ -86,13 +86,13 @@ impl Started {
     pub(crate) const NEVER: Self = Self(NANOS);
 
     /// Whether the call is recorded.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_known(&self) -> bool {
         *self != Self::NEVER
     }
 
     /// A call that begins now.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn now() -> Self {
         match PACE.load(Ordering::Relaxed) {
@@ -109,14 +109,14 @@ impl Started {
 
     /// A call that begins at the thread's last event. To be called after an event that follows a
     /// change of labels.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn at_last_event() -> Self {
         (recorder().last_counter)().map_or_else(Self::now, Self::at_event)
     }
 
     /// A call that began at an event whose time by the counter is known.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn at_event(counter: u64) -> Self {
         // The pace is set before the first session that uses the counter has a record.
@@ -126,28 +126,28 @@ impl Started {
     /// How long ago the call began: 0 if the clock has gone back since then.
     ///
     /// The time ends when it is recorded or asked for, not now.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn elapsed(&self) -> Elapsed {
         Elapsed(self.0)
     }
 
     /// As a number, for [`from_word`](Self::from_word).
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn to_word(self) -> u64 {
         self.0
     }
 
     /// From its [word](Self::to_word).
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn from_word(word: u64) -> Self {
         Self(word)
     }
 
     /// The units of its clock since then.
-    #[inline(always)]
+    #[inline]
     fn units(&self) -> u64 {
         match mark(self.0) {
             0 => clock::counter().saturating_sub(self.0),
@@ -156,7 +156,7 @@ impl Started {
     }
 
     /// The time of day.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn time(&self) -> StartTime {
         StartTime(*self)
     }
@@ -170,7 +170,7 @@ fn since_by_monotonic(time: u64) -> u64 {
 }
 
 /// Nanoseconds from one reading of the counter to another.
-#[inline(always)]
+#[inline]
 fn between(from: u64, to: u64) -> u64 {
     nanos(to.saturating_sub(from), PACE.load(Ordering::Relaxed))
 }
@@ -185,14 +185,14 @@ impl Busy {
     pub(crate) const ZERO: Self = Self(0);
 
     /// Adds the time from the beginning of a poll until now.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn add(&mut self, poll: Started) {
         let units = self.by(poll).saturating_add(poll.units());
         *self = Self(mark(poll.0) | units & !MARKS);
     }
 
     /// [`add`](Self::add) if all is by the counter. Returns `false` if it is not.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn add_counted(&mut self, poll: Started) -> bool {
         if (self.0 | poll.0) & MARKS != 0 {
             return false;
@@ -202,7 +202,7 @@ impl Busy {
     }
 
     /// The time until now.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn total(self) -> Elapsed {
         Elapsed::nanos(match mark(self.0) {
             0 => between(0, self.0),
@@ -211,14 +211,14 @@ impl Busy {
     }
 
     /// The time until that is recorded, with that of a poll which ends then.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn total_with(self, poll: Started) -> Elapsed {
         let at = (poll.0 & !MARKS).saturating_sub(self.by(poll));
         Elapsed(mark(poll.0) | at)
     }
 
     /// In units of the clock that a poll began by.
-    #[inline(always)]
+    #[inline]
     fn by(self, poll: Started) -> u64 {
         if mark(self.0 ^ poll.0) == 0 { self.0 & !MARKS } else { self.by_other_clock(poll) }
     }
@@ -245,7 +245,7 @@ pub struct StartTime(Started);
 
 impl StartTime {
     /// In nanoseconds since 1970-01-01 UTC.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn unix_nanos(self) -> i64 {
         match mark(self.0.0) {
@@ -265,7 +265,7 @@ impl StartTime {
 impl TraceField for StartTime {
     const TYPE: FieldType = FieldType::UnixNanos;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         encoder.unix_nanos(self.unix_nanos());
     }
@@ -287,7 +287,7 @@ impl Elapsed {
     }
 
     /// In nanoseconds.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn as_nanos(self) -> u64 {
         match mark(self.0) {
@@ -306,7 +306,7 @@ impl Elapsed {
     }
 
     /// In nanoseconds, as an event records it. For events that record something computed from it.
-    #[inline(always)]
+    #[inline]
     pub fn nanos_at<E: PayloadEncoder>(self, encoder: &E) -> u64 {
         match (mark(self.0), encoder.counter()) {
             (0, at @ 1..) => between(self.0, at),
@@ -318,7 +318,7 @@ impl Elapsed {
 impl TraceField for Elapsed {
     const TYPE: FieldType = FieldType::DurationNanos;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         encoder.duration_nanos(self.nanos_at(encoder));
     }

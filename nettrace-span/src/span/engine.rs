@@ -92,13 +92,13 @@ pub enum Until {
 
 impl Until {
     /// Whether the span is in force on this thread until it ends.
-    #[inline(always)]
+    #[inline]
     fn is_end(self) -> bool {
         matches!(self, Self::End | Self::Return)
     }
 
     /// See [`Active::ends_all`].
-    #[inline(always)]
+    #[inline]
     fn ends_all(self) -> bool {
         matches!(self, Self::Poll | Self::Return)
     }
@@ -107,7 +107,7 @@ impl Until {
 impl Open {
     /// A span that nobody listens to. No constant, all of whose bytes would be copied: the mark
     /// alone is written.
-    #[inline(always)]
+    #[inline]
     pub(super) fn off() -> Self {
         Self(None)
     }
@@ -134,7 +134,7 @@ impl Open {
 
     /// Opens a span that is off, in the span in force, and puts it in force, if nothing there is
     /// rare: see [`frames::begin_plain`].
-    #[inline(always)]
+    #[inline]
     fn put_plain(&mut self, here: Here, until: Until) -> Option<(Ids, u64)> {
         // First, so that nothing that may unwind comes between the ids and their scope.
         let was_panicking = until.is_end() && thread::panicking();
@@ -149,7 +149,7 @@ impl Open {
 
     /// Opens a span that is off, in the span in force, which is sampled out. It adds nothing here,
     /// so a guard needs no span.
-    #[inline(always)]
+    #[inline]
     fn put_sampled_out(&mut self, until: Until) {
         if !until.is_end() {
             if let Some(begun) = frames::begin_sampled_out() {
@@ -191,7 +191,7 @@ impl Active {
     }
 
     /// Whether the span's scope is the innermost one.
-    #[inline(always)]
+    #[inline]
     fn is_innermost(&self, here: Option<Here>) -> bool {
         here.is_some_and(|here| here.is_innermost(&self.entered))
     }
@@ -226,7 +226,7 @@ struct Inside<'a> {
 
 impl Inside<'_> {
     /// Does what dropping this does, in line, where nothing unwinds.
-    #[inline(always)]
+    #[inline]
     fn leave(self, here: Option<Here>) {
         let mut inside = ManuallyDrop::new(self);
         if let Some(active) = &mut inside.open.0 {
@@ -390,7 +390,7 @@ pub(super) fn end(
 }
 
 /// The outcome of a span that ends now, if nobody has said what it is.
-#[inline(always)]
+#[inline]
 fn outcome_now(active: &Active) -> Outcome {
     let has_panicked = thread::panicking() && !active.was_panicking;
     if has_panicked { Outcome::Panicked } else { Outcome::Ok }

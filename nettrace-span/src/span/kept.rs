@@ -41,13 +41,13 @@ impl<const N: usize, const M: usize> Kept<N, M> {
     }
 
     /// Says that the value after this mark comes next.
-    #[inline(always)]
+    #[inline]
     pub fn mark(&mut self, mark: usize) {
         self.marks[mark] = self.len;
     }
 
     /// The values.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn values(&self) -> Values<'_> {
         // What is not written is 0, as is what is missing.
@@ -55,7 +55,7 @@ impl<const N: usize, const M: usize> Kept<N, M> {
         Values { bytes, marks: &self.marks }
     }
 
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
         match self.inline.get_mut(self.len..self.len + bytes.len()) {
             Some(to) => to.copy_from_slice(bytes),
@@ -74,7 +74,7 @@ impl<const N: usize, const M: usize> Kept<N, M> {
         self.more.extend_from_slice(bytes);
     }
 
-    #[inline(always)]
+    #[inline]
     fn count(&mut self, count: usize) {
         // A count beyond 32 bits is one that no format takes.
         self.put(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
@@ -90,7 +90,7 @@ impl<const N: usize, const M: usize> fmt::Debug for Kept<N, M> {
 /// Methods for numbers, which are kept as their bytes.
 macro_rules! numbers {
     ($($method:ident: $ty:ty;)*) => {$(
-        #[inline(always)]
+        #[inline]
         fn $method(&mut self, value: $ty) {
             self.put(&value.to_le_bytes());
         }
@@ -108,23 +108,23 @@ impl<const N: usize, const M: usize> PayloadEncoder for Kept<N, M> {
         unix_nanos: i64; date_time: i64; duration_nanos: u64;
     }
 
-    #[inline(always)]
+    #[inline]
     fn bool(&mut self, value: bool) {
         self.u8(value.into());
     }
 
-    #[inline(always)]
+    #[inline]
     fn char(&mut self, value: char) {
         self.u32(value.into());
     }
 
-    #[inline(always)]
+    #[inline]
     fn str(&mut self, value: &str, _: StrEncoding) {
         self.count(value.len());
         self.put(value.as_bytes());
     }
 
-    #[inline(always)]
+    #[inline]
     fn guid(&mut self, value: &[u8; 16]) {
         self.put(value);
     }
@@ -151,20 +151,20 @@ impl<const N: usize, const M: usize> PayloadEncoder for Kept<N, M> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn begin_array(&mut self, len: usize, _: ArrayLayout) {
         self.count(len);
     }
 
-    #[inline(always)]
+    #[inline]
     fn end_array(&mut self, (): ()) {}
 
-    #[inline(always)]
+    #[inline]
     fn begin_option(&mut self, present: bool, _: &'static FieldType) {
         self.u8(present.into());
     }
 
-    #[inline(always)]
+    #[inline]
     fn end_option(&mut self, (): ()) {}
 
     // The macros refuse fields with a location, whose data no value of this type would read.
@@ -176,7 +176,7 @@ impl<const N: usize, const M: usize> PayloadEncoder for Kept<N, M> {
 
     fn end_location_data(&mut self, (): (), _: &'static FieldType) {}
 
-    #[inline(always)]
+    #[inline]
     fn u8_elements(&mut self, values: &[u8]) {
         self.put(values);
     }
@@ -192,14 +192,14 @@ pub struct Values<'a> {
 
 impl<'a> Values<'a> {
     /// The first value.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn first<T: ?Sized>(self) -> Value<'a, T> {
         Value { bytes: self.bytes, ty: PhantomData }
     }
 
     /// The value after a mark.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn after<T: ?Sized>(self, mark: usize) -> Value<'a, T> {
         let bytes = self.marks.get(mark).and_then(|at| self.bytes.get(*at..));
@@ -216,24 +216,24 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// The next bytes: none if there are not so many, because a value's own implementation has not
     /// encoded what its type says.
-    #[inline(always)]
+    #[inline]
     fn take(&self, len: usize) -> Option<&'a [u8]> {
         let (taken, left) = self.bytes.get().split_at_checked(len)?;
         self.bytes.set(left);
         Some(taken)
     }
 
-    #[inline(always)]
+    #[inline]
     fn array<const N: usize>(&self) -> [u8; N] {
         self.take(N).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
     }
 
-    #[inline(always)]
+    #[inline]
     fn count(&self) -> usize {
         u32::from_le_bytes(self.array()) as usize
     }
 
-    #[inline(always)]
+    #[inline]
     fn text(&self) -> &'a str {
         let bytes = self.take(self.count()).unwrap_or_default();
         std::str::from_utf8(bytes).unwrap_or_default()
@@ -348,7 +348,7 @@ impl<T: ?Sized> Value<'_, T> {
 impl<As, T: TraceField<As> + ?Sized> TraceField<As> for Value<'_, T> {
     const TYPE: FieldType = <T as TraceField<As>>::TYPE;
 
-    #[inline(always)]
+    #[inline]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         self.encode(const { &<T as TraceField<As>>::TYPE }, encoder);
     }
@@ -361,7 +361,7 @@ macro_rules! texts {
         {
             const TYPE: FieldType = T::TYPE;
 
-            #[inline(always)]
+            #[inline]
             fn encode_text<E: PayloadEncoder>(&self, encoder: &mut E) {
                 self.encode(const { &T::TYPE }, encoder);
             }

@@ -41,7 +41,7 @@ pub(super) fn place_now_with(
 ///
 /// Returns `false` if nothing is written: the row does not fit, or needs more than this writes. The
 /// event goes on with [`record_slowly`](super::slow::record_slowly).
-#[inline(always)]
+#[inline]
 pub(super) fn place(
     buffer: &ThreadBuffer,
     event: &dyn AnyEvent,

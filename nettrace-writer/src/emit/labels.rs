@@ -47,7 +47,7 @@ fn write_list(record: &Record) -> bool {
 }
 
 /// Writes an escape for a span without labels, if it fits.
-#[inline(always)]
+#[inline]
 pub(super) fn write_ids(record: &Record, ids: &Ids, version: u64) -> bool {
     let goes_on = goes_on(record);
     let Some(room) = Room::for_next(record, SPAN_LEN) else { return false };
@@ -61,7 +61,7 @@ pub(super) fn write_ids(record: &Record, ids: &Ids, version: u64) -> bool {
 /// for labels must not come otherwise. Where `limit` is an address, that is so: see
 /// [`Record::goes_on`]. This is asked before `limit` is read, because a signal handler that
 /// interrupts the event may leave a note.
-#[inline(always)]
+#[inline]
 fn goes_on(record: &Record) -> bool {
     !cfg!(debug_assertions) || record.goes_on()
 }
@@ -78,7 +78,7 @@ pub(super) fn escape(out: &mut SliceBuffer<'_>, kind: Escape, bytes: &[u8], prev
 pub(super) const SPAN_LEN: usize = ESCAPE_HEAD + size_of::<IdBytes>();
 
 /// Writes the escape for a span without labels.
-#[inline(always)]
+#[inline]
 pub(super) fn span(out: &mut SliceBuffer<'_>, ids: &Ids, previous: u32) {
     // In one piece, so that there is one check whether it fits.
     let space = out.space(SPAN_LEN).and_then(<[u8]>::split_first_chunk_mut);
@@ -91,7 +91,7 @@ pub(super) fn span(out: &mut SliceBuffer<'_>, ids: &Ids, previous: u32) {
 }
 
 /// Writes the escape for what is in force on the thread.
-#[inline(always)]
+#[inline]
 pub(super) fn in_force(out: &mut SliceBuffer<'_>, current: &InForce<'_>, previous: u32) {
     match *current {
         InForce::Span(ids, []) => span(out, ids, previous),

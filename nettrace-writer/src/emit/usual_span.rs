@@ -26,7 +26,7 @@ fn begin(open: &mut Open, start: &dyn AnyEvent, ty: &'static EventType, until: U
 /// Records the Start of a span that has just come into force, without labels. Returns the counter
 /// then. `None`: nothing is recorded, because the event does not go to the buffer that the thread
 /// used last, or does not fit there.
-#[inline(always)]
+#[inline]
 fn record_start(
     start: &dyn AnyEvent,
     ty: &'static EventType,
@@ -61,7 +61,7 @@ fn end(
 }
 
 /// Records a Stop, whose encoding is in line here.
-#[inline(always)]
+#[inline]
 fn record_stop(stop: &PlainStop, ty: &'static EventType) {
     // If nobody listens any more, `record` finds that out.
     let Some(buffer) = local::begin_current(ty) else { return record(stop, ty) };

@@ -51,7 +51,7 @@ impl Rows {
     }
 
     /// Calls a function that appends at most so many bytes.
-    #[inline(always)]
+    #[inline]
     pub(super) fn with_room(&mut self, most: usize, write: impl FnOnce(&mut Room<'_>)) {
         self.reserve(most);
         // A value of its own, so that the length is in a register.
@@ -97,7 +97,7 @@ impl Room<'_> {
     /// bytes of the row it replaces.
     ///
     /// [`relabel_row`]: nettrace_format::v6::relabel_row
-    #[inline(always)]
+    #[inline]
     pub(super) fn relabel(
         &mut self,
         relabel: impl FnOnce(&mut [u8; RELABEL_ROOM]) -> Option<(usize, usize)>,

@@ -79,7 +79,7 @@ impl Spans {
     }
 
     /// [`list_of`](Self::list_of) if there is an entry in the first place.
-    #[inline(always)]
+    #[inline]
     fn known_list(&self, first: &Entry, ids: &IdBytes) -> Result<u32, Free> {
         if first.list & 1 != 0 && first.ids == *ids {
             return Ok(self.number(first.list));
@@ -117,7 +117,7 @@ impl Spans {
     }
 
     /// What the list of these ids need not say.
-    #[inline(always)]
+    #[inline]
     fn implied(&self, ids: &IdBytes) -> Implied {
         let trace = self.trace_of(word(ids, 24));
         let is_implied = trace.is_some_and(|trace| *trace == ids[..16]);
@@ -188,22 +188,22 @@ impl Spans {
         self.room = self.forgotten + self.entries.len() as u64 / 2;
     }
 
-    #[inline(always)]
+    #[inline]
     fn listed(&self, number: u32) -> Listed {
         (self.base + u64::from(number)) << 1
     }
 
-    #[inline(always)]
+    #[inline]
     fn number(&self, list: Listed) -> u32 {
         ((list >> 1) - self.base) as u32
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_known(&self, list: Listed) -> bool {
         list > self.forgotten
     }
 
-    #[inline(always)]
+    #[inline]
     fn trace_of(&self, span: u64) -> Option<&[u8; 16]> {
         if span == 0 {
             return None;
@@ -249,7 +249,7 @@ impl Spans {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn home(&self, span: u64) -> usize {
         span as usize & self.entries.len().wrapping_sub(1)
     }
@@ -285,12 +285,12 @@ fn span_in(label: &[u8]) -> u64 {
     activity.and_then(ActivityId::span_id).map_or(0, SpanId::to_u64)
 }
 
-#[inline(always)]
+#[inline]
 fn span_of(ids: &IdBytes) -> u64 {
     word(ids, 16)
 }
 
-#[inline(always)]
+#[inline]
 fn word(ids: &IdBytes, at: usize) -> u64 {
     u64::from_le_bytes(*ids[at..].first_chunk().expect("eight bytes"))
 }

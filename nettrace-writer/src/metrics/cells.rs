@@ -181,7 +181,7 @@ impl fmt::Debug for CellsOwner {
 /// Both ways end in the same addition, so its address is in one register. Some processors then
 /// forward what one `add(1)` has stored to the next without delay. If the address has an index
 /// they do not, and an increment takes four times as long.
-#[inline(always)]
+#[inline]
 pub(crate) fn add(index: u32, value: u64, otherwise: impl FnOnce() -> Option<&'static AtomicU64>) {
     let cell = match FIRST_CELLS.with(Cell::get).get(index as usize) {
         Some(cell) => cell,

@@ -87,14 +87,14 @@ impl Barrier {
 
 /// The owner's side if the flusher executes the barrier: keeps the compiler from moving an event's
 /// loads before the store that announces the event. Pairs with [`Barrier::heavy`].
-#[inline(always)]
+#[inline]
 pub(crate) fn light() {
     #[cfg(not(nettrace_loom))]
     crate::sync::compiler_fence(Ordering::SeqCst);
 }
 
 /// The owner's side if the owner executes a fence itself. Pairs with [`Barrier::heavy`].
-#[inline(always)]
+#[inline]
 pub(crate) fn full() {
     fence(Ordering::SeqCst);
 }

@@ -276,7 +276,7 @@ impl Room {
     /// The place of a busy record's next row, up to `HEAD_ROOM` bytes before the end of the chunk.
     /// `None` if the row's header does not fit, if there is no chunk, or if the next event must
     /// take the slow path.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn for_row(record: &Record) -> Option<Self> {
         // M2: as in `for_next`.
         let (start, limit) = (record.pos(), record.limit());
@@ -288,7 +288,7 @@ impl Room {
     /// the room for the payload.
     ///
     /// [`for_row`]: Self::for_row
-    #[inline(always)]
+    #[inline]
     pub(crate) fn behind_head(self, head: u64, len: usize) -> Self {
         let Self { start, len: room } = self;
         // SAFETY: M3: 8 bytes, within the HEAD_ROOM that is free.

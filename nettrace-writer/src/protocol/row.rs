@@ -68,7 +68,7 @@ impl Escape {
     }
 
     /// The first bytes of an escape with `len` bytes of content.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn head(self, len: usize, previous: u32) -> [u8; ESCAPE_HEAD] {
         let start = u64::from(ESCAPE) | (self as u64) << 8 | u64::from(len as u32) << 16;
         let mut head = [0; ESCAPE_HEAD];
@@ -113,7 +113,7 @@ impl<'a> EscapeBytes<'a> {
 
     /// The ids in an escape for a [span](Escape::Span) without labels at a place, and the place of
     /// what follows. If there are not eight more bytes, this may be `None` all the same.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn span_at(bytes: &[u8], start: usize) -> Option<(&[u8; 32], usize)> {
         const LEN: usize = ESCAPE_HEAD + 32;
         let found = bytes.get(start..)?.first_chunk::<{ LEN + 8 }>()?;
@@ -155,20 +155,20 @@ pub(crate) fn long_head(id: u32, mut delta: u64) -> ([u8; 16], usize) {
 }
 
 /// Encodes a number below 2^14 in two bytes.
-#[inline(always)]
+#[inline]
 pub(crate) fn padded2(value: u32) -> u32 {
     // Adding the upper seven bits once more shifts them by one.
     value + (value & 0x3f80) + 0x80
 }
 
 /// [`padded2`] without the bit that all such numbers have.
-#[inline(always)]
+#[inline]
 pub(crate) fn padded2_bits(value: u32) -> u32 {
     value + (value & 0x3f80)
 }
 
 /// Encodes a number below 2^21 in three bytes.
-#[inline(always)]
+#[inline]
 pub(crate) fn padded3(value: u32) -> u32 {
     (value & 0x7f) | 0x80 | (value >> 7 & 0x7f | 0x80) << 8 | (value >> 14) << 16
 }

@@ -81,7 +81,7 @@ struct ExitGuard;
 
 /// [`frames::nobody`]: stands for a buffer of no session. Its word is 0, and it is always busy, so
 /// that no event begins there.
-#[inline(always)]
+#[inline]
 fn nobody() -> *const ThreadBuffer {
     frames::nobody().cast()
 }
@@ -91,7 +91,7 @@ const _: () =
     assert!(size_of::<Record>() <= NOBODY_LEN && align_of::<ThreadBuffer>() <= NOBODY_ALIGN);
 
 /// The thread's current buffer, or [`nobody`].
-#[inline(always)]
+#[inline]
 fn current_pointer() -> *const ThreadBuffer {
     frames::current().cast()
 }
@@ -110,7 +110,7 @@ thread_local! {
 ///
 /// The reference is valid until the thread detaches that slot. The emitting functions detach it
 /// only after their last use.
-#[inline(always)]
+#[inline]
 pub(crate) fn buffer<'a>(slot: u32) -> Option<&'a ThreadBuffer> {
     let pointer = BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].get());
     // SAFETY: L1.
@@ -120,7 +120,7 @@ pub(crate) fn buffer<'a>(slot: u32) -> Option<&'a ThreadBuffer> {
 /// The thread's buffer for the one session that a word names, if it has one.
 ///
 /// The reference is valid as for [`buffer`].
-#[inline(always)]
+#[inline]
 pub(crate) fn buffer_of<'a>(word: u32) -> Option<&'a ThreadBuffer> {
     if word.is_power_of_two() { buffer(word.trailing_zeros()) } else { None }
 }
@@ -137,13 +137,13 @@ pub(crate) fn current<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
 /// one session that a word names.
 ///
 /// The reference is valid as for [`buffer`].
-#[inline(always)]
+#[inline]
 pub(crate) fn home<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
     of_word(frames::home().cast(), word)
 }
 
 /// What a pointer points to that L2 speaks of, if it is the buffer that a word names.
-#[inline(always)]
+#[inline]
 fn of_word<'a>(pointer: *const ThreadBuffer, word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
     // SAFETY: L2: in bounds of a buffer, or of `nobody`, which is as large as a buffer's record.
     let of = unsafe { &raw const (*pointer).record.word };
@@ -157,7 +157,7 @@ fn of_word<'a>(pointer: *const ThreadBuffer, word: NonZero<u32>) -> Option<&'a T
 /// to a type. `None` if it does not, if it is busy, or if its mode is not the usual one.
 ///
 /// The reference is valid as for [`buffer`].
-#[inline(always)]
+#[inline]
 pub(crate) fn begin_current<'a>(ty: &EventType) -> Option<&'a ThreadBuffer> {
     let pointer = current_pointer();
     // SAFETY: L2, as in `of_word`.
@@ -180,28 +180,28 @@ pub(crate) fn begin_current<'a>(ty: &EventType) -> Option<&'a ThreadBuffer> {
 
 /// Makes a buffer that is in a slot the current one. The labels of its next row must be those in
 /// force.
-#[inline(always)]
+#[inline]
 pub(crate) fn make_current(buffer: &ThreadBuffer) {
     // SAFETY: L2.
     unsafe { frames::set_current(ptr::from_ref(buffer).cast()) };
 }
 
 /// Makes a buffer that is in a slot the one for the Starts of spans.
-#[inline(always)]
+#[inline]
 pub(crate) fn make_home(buffer: &ThreadBuffer) {
     // SAFETY: L2.
     unsafe { frames::set_home(ptr::from_ref(buffer).cast()) };
 }
 
 /// Leaves the thread without a current buffer, because its labels have changed.
-#[inline(always)]
+#[inline]
 pub(crate) fn labels_changed() {
     // After the change: a signal handler that emits in between may make a buffer the current one.
     compiler_fence(Ordering::SeqCst);
     clear_current();
 }
 
-#[inline(always)]
+#[inline]
 fn clear_current() {
     // SAFETY: it is `nobody`.
     unsafe { frames::set_current(frames::nobody()) };
@@ -209,7 +209,7 @@ fn clear_current() {
 
 /// The processor's counter at the thread's last event, if that event went to the current buffer and
 /// its time is the counter's. There is none after [`labels_changed`].
-#[inline(always)]
+#[inline]
 pub(crate) fn last_counter() -> Option<u64> {
     let pointer = current_pointer();
     if ptr::eq(pointer, nobody()) {

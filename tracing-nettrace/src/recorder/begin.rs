@@ -80,7 +80,7 @@ impl Recorder {
 
     /// A span begins. `changes` is the last change of the sessions that the caller knew of when it
     /// asked whether the span is wanted.
-    #[inline(always)]
+    #[inline]
     fn begin_of<R: Recorded>(
         &self,
         callsite: &'static Callsite,
@@ -156,7 +156,7 @@ impl Recorder {
     }
 
     /// Keeps a span, which `begin` begins. `start` is the type of its Start, if there is one.
-    #[inline(always)]
+    #[inline]
     pub(super) fn open(
         &self,
         callsite: &'static Callsite,

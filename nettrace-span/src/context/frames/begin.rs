@@ -25,7 +25,7 @@ pub enum Above<'a> {
 
 impl Above<'_> {
     /// Marks the number of a span with the capture that it belongs to.
-    #[inline(always)]
+    #[inline]
     pub(super) fn mark(&self, number: u64) -> u64 {
         match self {
             Self::Snapshot(snapshot) => inherit(number | snapshot.version & CAPTURED),
@@ -48,7 +48,7 @@ pub struct Begun {
 
 impl Begun {
     /// Whether the span is recorded, and not sampled out.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.number & SAMPLED_OUT == 0
@@ -56,7 +56,7 @@ impl Begun {
 
     /// Whether something is to be decided for the span even if it has no sampling of its own: its
     /// parent is sampled out, or of another process.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_undecided(&self) -> bool {
         self.ids.is_marked()
     }
@@ -146,7 +146,7 @@ pub(crate) fn begin_span<'a>(above: &Above<'_>, put: impl FnOnce(Begun) -> &'a m
 /// [`begin_span`] in the span in force, if nothing else is, and it has nothing that is rare:
 /// `tracestate`, or a decision that is still to be made. `put` gets the ids, the number and the
 /// scope. Returns the first two.
-#[inline(always)]
+#[inline]
 pub(crate) fn begin_plain(here: Here, put: impl FnOnce(&Ids, u64, Entered)) -> Option<(Ids, u64)> {
     let mut frames = here.frames()?;
     let frames = &mut *frames;
@@ -209,7 +209,7 @@ fn new_span(block: &mut Block, above: &Above<'_>, outer: &Frame) -> Begun {
 }
 
 /// A span id, and the number that it was made from.
-#[inline(always)]
+#[inline]
 fn new_id(block: &mut Block, secret: Secret) -> (SpanId, u64) {
     let number = block.number();
     match secret.span_id(number) {
@@ -227,7 +227,7 @@ fn next_id(block: &mut Block, secret: Secret) -> (SpanId, u64) {
 
 impl Ids {
     /// The ids of a span that begins a trace.
-    #[inline(always)]
+    #[inline]
     fn of_root(span: SpanId, secret: Secret) -> Self {
         let flags = TraceFlags::RANDOM.with_sampled(true);
         Self::new(secret.trace_id(span), span, flags)

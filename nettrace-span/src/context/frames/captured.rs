@@ -21,14 +21,14 @@ pub(crate) const CAPTURED: u64 =
 pub const MARKS: u64 = SAMPLED_OUT | CAPTURED;
 
 /// The version, or the number of a span, with a capture: its own, or else that of the thread.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub fn inherit(own: u64) -> u64 {
     if CAPTURED == 0 || is_captured(own) { own } else { own | version() & CAPTURED }
 }
 
 /// Whether a version, or the number of a span, names a capture.
-#[inline(always)]
+#[inline]
 pub(super) fn is_captured(own: u64) -> bool {
     CAPTURED != 0 && (own & !SAMPLED_OUT) >> SHIFT != 0
 }

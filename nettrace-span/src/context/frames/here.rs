@@ -51,7 +51,7 @@ thread_local! {
 
 impl Innermost {
     /// Notes what is in force now. The backend has no place for it yet.
-    #[inline(always)]
+    #[inline]
     pub(super) fn set(&self, serial: u64, version: u64) {
         self.serial.set(serial);
         self.version.set(version);
@@ -71,7 +71,7 @@ impl Innermost {
 /// What stands for no place of the backend: [`NOBODY_LEN`] bytes, of which the first four are 1 as
 /// a number of the machine, and the others 0. So the backend can read there what it reads in a
 /// place of its own.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub const fn nobody() -> *const () {
     (&raw const NOBODY).cast()
@@ -90,7 +90,7 @@ static NOBODY: Nobody = Nobody(1, [0; NOBODY_LEN - 4]);
 
 /// Where the backend records the next event of this thread. Whenever something else comes into
 /// force, it is [`nobody`] until the backend sets it: so what is in force has not changed since.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub fn current() -> *const () {
     INNERMOST.with(|innermost| innermost.current.get())
@@ -101,14 +101,14 @@ pub fn current() -> *const () {
 /// # Safety
 /// The pointer is [`nobody`], or the backend's, which relies on what it points to. Only one backend
 /// of a process ever calls this.
-#[inline(always)]
+#[inline]
 pub unsafe fn set_current(current: *const ()) {
     INNERMOST.with(move |innermost| innermost.current.set(current));
 }
 
 /// Where the backend recorded last, whatever is in force: for the first event of a span. The
 /// backend sets it.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub fn home() -> *const () {
     INNERMOST.with(|innermost| innermost.home.get())
@@ -118,7 +118,7 @@ pub fn home() -> *const () {
 ///
 /// # Safety
 /// As for [`set_current`].
-#[inline(always)]
+#[inline]
 pub unsafe fn set_home(home: *const ()) {
     INNERMOST.with(move |innermost| innermost.home.set(home));
 }
@@ -132,7 +132,7 @@ pub(crate) struct Here {
 
 impl Here {
     /// `None` if the thread's frames are gone.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get() -> Option<Self> {
         INNERMOST.with(|innermost| {
             let frames = innermost.frames.get();
@@ -140,7 +140,7 @@ impl Here {
         })
     }
 
-    #[inline(always)]
+    #[inline]
     fn innermost(&self) -> &Innermost {
         // SAFETY: H1, H3.
         unsafe { &*self.innermost }
@@ -148,7 +148,7 @@ impl Here {
 
     /// The frames, for a change. `None` if a change is under way, which a signal handler has
     /// interrupted.
-    #[inline(always)]
+    #[inline]
     pub(super) fn frames(&self) -> Option<RefMut<'_, Frames>> {
         // SAFETY: H2, H3.
         let frames = unsafe { &*self.frames }.try_borrow_mut().ok()?;
@@ -158,7 +158,7 @@ impl Here {
     }
 
     /// The frames, to be read. `None` if a change is under way.
-    #[inline(always)]
+    #[inline]
     pub(super) fn frames_to_read(&self) -> Option<Ref<'_, Frames>> {
         // SAFETY: H2, H3.
         let frames = unsafe { &*self.frames }.try_borrow().ok()?;
@@ -167,19 +167,19 @@ impl Here {
         Some(frames)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_sampled_out(self) -> bool {
         self.innermost().version.get() & SAMPLED_OUT != 0
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_innermost(self, entered: &Entered) -> bool {
         entered.is_something() && self.innermost().serial.get() == entered.serial
     }
 
     /// Puts a frame in force that has been written above the innermost one, which is
     /// [borrowed](Self::frames).
-    #[inline(always)]
+    #[inline]
     pub(super) fn enter_next(self, frames: &mut Frames, version: u64) -> Entered {
         let (depth, serial) = (frames.depth + 1, frames.last + 1);
         (frames.depth, frames.last) = (depth, serial);
@@ -190,7 +190,7 @@ impl Here {
 
     /// [`enter_span`](super::enter_span) for a span without `tracestate` that was the last one in
     /// force within the same: its frame is still there. `None` if it is not.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn enter_again(self, number: u64) -> Option<Entered> {
         let mut frames = self.frames()?;
         let frames = &mut *frames;

@@ -16,7 +16,7 @@ pub enum InForce<'a> {
 
 /// Calls `f` with the span in force and the version, if nothing else is in force. Returns `None`
 /// if something else is, or if that cannot be read: see [`with_current`].
-#[inline(always)]
+#[inline]
 pub fn with_span<R>(f: impl FnOnce(&Ids, u64) -> R) -> Option<R> {
     let here = Here::get()?;
     let frames = here.frames_to_read()?;
@@ -31,7 +31,7 @@ pub fn with_span<R>(f: impl FnOnce(&Ids, u64) -> R) -> Option<R> {
 
 /// Calls `f` with the version of what is in force, and with what it is. Returns `None` if it cannot
 /// be read: a signal handler interrupted a change of it.
-#[inline(always)]
+#[inline]
 pub fn with_current<R>(f: impl FnOnce(u64, InForce<'_>) -> R) -> Option<R> {
     let mut f = Some(f);
     let called = FRAMES.try_with(|frames| {

@@ -45,7 +45,7 @@ impl Frames {
     }
 
     /// Adds a frame with a span and the labels in force.
-    #[inline(always)]
+    #[inline]
     pub(super) fn push_span(&mut self, span: &Begun) -> Entered {
         match self.frames.get_mut(self.depth..) {
             Some([outer, next, ..]) if outer.start == outer.end => {

@@ -57,7 +57,7 @@ impl Ids {
     }
 
     /// Whether this is not simply the span of a tree that is recorded.
-    #[inline(always)]
+    #[inline]
     pub(super) fn is_marked(&self) -> bool {
         self.flags > 0xff
     }
@@ -102,7 +102,7 @@ impl Ids {
     }
 
     /// Writes the ids as a chunk has them.
-    #[inline(always)]
+    #[inline]
     pub fn write(&self, bytes: &mut IdBytes) {
         bytes[..8].copy_from_slice(&self.trace[0].to_le_bytes());
         bytes[8..16].copy_from_slice(&self.trace[1].to_le_bytes());
@@ -139,7 +139,7 @@ pub struct IdList {
 
 impl IdList {
     /// The list, in which the last label is not marked.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn new(ids: &IdBytes) -> Self {
         let mut list = Self { bytes: [0; MAX_ID_BYTES], len: 0 };

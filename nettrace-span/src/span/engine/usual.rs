@@ -45,7 +45,7 @@ impl fmt::Debug for UsualSpans {
 static USUAL_SPANS: Attached<UsualSpans> = Attached::new(&UsualSpans { begin, end });
 
 /// What is attached.
-#[inline(always)]
+#[inline]
 pub(in crate::span) fn usual_spans() -> &'static UsualSpans {
     USUAL_SPANS.get()
 }
@@ -74,7 +74,7 @@ fn usual(ty: &'static EventType, until: Until) -> How<'static> {
 /// Begins a span that is off, in the span in force and without sampling of its own, and records
 /// its Start. `record` does that with the ids and the version of the span, and returns the counter
 /// then; `None` if it has recorded nothing.
-#[inline(always)]
+#[inline]
 pub fn begin_usual_with(
     open: &mut Open,
     start: &dyn AnyEvent,
@@ -126,7 +126,7 @@ fn start_unusually(open: &mut Open, start: &dyn AnyEvent, ty: &'static EventType
 
 /// Does what [`end`](super::end) does, for a Stop that tells of nothing but time, outcome and polls.
 /// `record` records it.
-#[inline(always)]
+#[inline]
 pub fn end_usual_with(
     open: &mut Open,
     outcome: Option<Outcome>,

@@ -343,7 +343,7 @@ impl Trace {
 }
 
 /// What the list of a span leaves out of what is implied.
-#[inline(always)]
+#[inline]
 fn left_out(implied: Implied, ids: Ids) -> Implied {
     match ids {
         Ids::Activities => implied,

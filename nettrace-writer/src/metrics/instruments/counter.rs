@@ -38,7 +38,7 @@ instrument!(Counter, Counter);
 
 impl Counter {
     /// Adds to the sum. It wraps at 2⁶⁴.
-    #[inline(always)]
+    #[inline]
     pub fn add(&self, value: u64) {
         cells::add(self.0.cell(), value, || self.0.cell_or_add(value));
     }
@@ -71,7 +71,7 @@ instrument!(UpDownCounter, UpDownCounter);
 
 impl UpDownCounter {
     /// Adds to the sum, or takes from it. It wraps at 2⁶³.
-    #[inline(always)]
+    #[inline]
     pub fn add(&self, value: i64) {
         cells::add(self.0.cell(), value as u64, || self.0.cell_or_add(value as u64));
     }

@@ -57,7 +57,7 @@ impl Handle {
     }
 
     /// The cell that increments go to.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn cell(&self) -> u32 {
         // Pairs with the release in `begin`: no increment is in the sum that the cell had before.
         self.cell.load(Ordering::Acquire)

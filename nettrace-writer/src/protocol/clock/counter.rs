@@ -8,7 +8,7 @@ pub(crate) use nettrace_span::backend::counter;
 
 /// Reads the monotonic clock, because this processor has no counter.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-#[inline(always)]
+#[inline]
 pub(crate) fn counter() -> u64 {
     super::monotonic()
 }
@@ -16,7 +16,7 @@ pub(crate) fn counter() -> u64 {
 /// Keeps a reading of the counter in its place: what follows this comes after a reading before it,
 /// and a reading after this comes after what precedes it. That holds for loads on x86-64. On
 /// AArch64 it holds for branches, and for loads on which a branch depends.
-#[inline(always)]
+#[inline]
 pub(crate) fn ordered() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a fence, which every x86-64 processor has; it touches no memory.

@@ -26,7 +26,7 @@ use crate::{
 impl Record {
     /// Announces an event. Returns `false`, and announces nothing, if the thread is in the middle
     /// of one.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn begin(&self) -> bool {
         // Only the owner stores `busy`. A signal handler on its thread restores the value before it
         // returns.
@@ -41,7 +41,7 @@ impl Record {
 
     /// [`begin`](Self::begin) for a record of the usual mode. Also returns `false` if the mode is
     /// another.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn begin_usual(&self) -> bool {
         // SAFETY: N1.
         if unsafe { self.busy.load_own() } != 0 {
@@ -57,7 +57,7 @@ impl Record {
     /// # Safety
     /// The pointer is to a record of this thread, or to memory that nobody stores to and whose
     /// first bytes are those of a `busy`.
-    #[inline(always)]
+    #[inline]
     pub(crate) unsafe fn is_idle_and_usual(record: *const Self) -> bool {
         // SAFETY: the caller's. By the pointer: what is no record must not become one.
         let busy = unsafe { &raw const (*record).busy };
@@ -66,13 +66,13 @@ impl Record {
     }
 
     /// [`begin_usual`](Self::begin_usual) for a record that [is idle](Self::is_idle_and_usual).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn begin_idle(&self) {
         self.busy.store(1, Ordering::Relaxed);
         barrier::light();
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn mode(&self) -> u32 {
         self.busy.load(Ordering::Relaxed) >> 1
     }
@@ -88,26 +88,26 @@ impl Record {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn pos(&self) -> *mut u8 {
         self.pos.load(Ordering::Relaxed)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn limit(&self) -> usize {
         // Relaxed: an event that begins after the heavy barrier sees what the flusher stored before
         // it. The barrier guarantees that, not this load.
         self.limit.load(Ordering::Relaxed)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn ts(&self) -> u64 {
         self.ts.load(Ordering::Relaxed)
     }
 
     /// How many ticks a time is after the last row. Above every bound if it is before. Busy owner
     /// only.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn ticks_since_last(&self, now: u64) -> u64 {
         // SAFETY: N1.
         now.wrapping_sub(unsafe { self.ts.load_own() })
@@ -132,7 +132,7 @@ impl Record {
     /// Notes the time of a row that is being encoded, `delta` after the last one. So neither need
     /// be kept in a register meanwhile. Only the owner reads the time before it adds the row: the
     /// flusher waits for the event first. Busy owner only.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn begin_row(&self, ts: u64, delta: u64) {
         self.ts.store(ts, Ordering::Relaxed);
         self.delta.store(delta as u32, Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl Record {
     }
 
     /// Adds that row, which ends at `pos`. Busy owner only.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn add_row(&self, pos: *mut u8) {
         self.move_to(pos);
         // Release: as in `add`.
@@ -167,14 +167,14 @@ impl Record {
     }
 
     /// Whoever reads the memory of a killed process takes what is before `pos` as whole.
-    #[inline(always)]
+    #[inline]
     fn move_to(&self, pos: *mut u8) {
         compiler_fence(Ordering::Release);
         self.pos.store(pos, Ordering::Relaxed);
     }
 
     /// Ends the event.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn end(&self) {
         // Release pairs with the acquire in `is_idle`: whoever sees the event ended sees what it
         // did.
@@ -182,7 +182,7 @@ impl Record {
     }
 
     /// [`end`](Self::end) for a record of the usual mode.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn end_usual(&self) {
         // Release: see `end`.
         self.busy.store(0, Ordering::Release);
@@ -261,7 +261,7 @@ impl Record {
     }
 
     /// How many numbers have been used without a row since the last row of the current chunk.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn gap(&self) -> u64 {
         self.gap.load(Ordering::Relaxed)
     }
@@ -280,13 +280,13 @@ impl Record {
     }
 
     /// In the current chunk: the start of the escapes of the last row with escapes, plus 1.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn last_escapes(&self) -> u32 {
         self.escapes.load(Ordering::Relaxed)
     }
 
     /// Notes that the bytes from `pos` on are escapes.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn mark_escapes(&self) {
         let offset = self.pos() as usize - self.start.load(Ordering::Relaxed) as usize;
         self.escapes.store(offset as u32 + 1, Ordering::Relaxed);
@@ -294,7 +294,7 @@ impl Record {
 
     /// Adds an escape that ends at `end` ahead of the next row, and the version of the labels that
     /// it contains. Busy owner only; the chunk must have a row.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn add_labels(&self, end: *mut u8, version: u64) {
         self.mark_escapes();
         self.move_to(end);
@@ -302,13 +302,13 @@ impl Record {
     }
 
     /// The version of the labels that was last written into a chunk of this record.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn labels(&self) -> u64 {
         self.labels.load(Ordering::Relaxed)
     }
 
     /// Notes the version of the labels that has been written.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_labels(&self, version: u64) {
         self.labels.store(version, Ordering::Relaxed);
     }
