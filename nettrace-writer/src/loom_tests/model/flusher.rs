@@ -110,7 +110,10 @@ impl Times {
         let correction = Correction { latest, shift, earliest };
         let [first, last] = [sealed.base_ts, sealed.last_ts].map(|ts| ts + sealed.offset);
         self.is_over |= is_current && correction.is_late(last, 0);
-        correction.is_needed(first, last, 0).then_some(correction)
+        let is_needed = correction.is_needed(first, last, 0);
+        // The floor keeps rows in order while clocks are only behind. Corrections are for jumps.
+        assert!(model.jumps || !is_needed, "a thread wrote below the floor: {sealed:?}");
+        is_needed.then_some(correction)
     }
 }
 
