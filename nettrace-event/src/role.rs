@@ -42,6 +42,7 @@ impl Role {
     /// assert_eq!(Role::of(None, || false, "GetStart"), Role::Start);
     /// assert_eq!(Role::of(Some(0), || false, "GetStart"), Role::Inside);
     /// ```
+    #[inline]
     #[must_use]
     pub fn of(opcode: Option<u8>, is_single: impl FnOnce() -> bool, name: &str) -> Self {
         let by_name = || Self::of_name(name).filter(|_| opcode.is_none());
@@ -49,6 +50,7 @@ impl Role {
     }
 
     /// As [`of`](Self::of), for a type that a program declares.
+    #[inline]
     #[must_use]
     pub fn of_schema(schema: &EventSchema) -> Self {
         Self::of(schema.opcode, || schema.key_values.contains(&keys::SINGLE), schema.name)
@@ -56,6 +58,7 @@ impl Role {
 
     /// As [`of`](Self::of), without what a name implies: for those who write a trace, and ask their
     /// own types. `None` if the type states nothing.
+    #[inline]
     #[must_use]
     pub fn stated(opcode: Option<u8>, is_single: impl FnOnce() -> bool) -> Option<Self> {
         match opcode {
@@ -76,6 +79,7 @@ impl Role {
 
     /// The role that the name of a type implies: it ends with `Start` or `Stop`, in capital or
     /// small letters.
+    #[inline]
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         // The last letter refuses almost every name: each event that sampling leaves out asks.
@@ -106,6 +110,7 @@ impl Role {
 }
 
 /// A name without the word at its end, in capital or small letters.
+#[inline]
 fn without<'a>(name: &'a str, word: &str) -> Option<&'a str> {
     let (rest, end) = name.split_at_checked(name.len().checked_sub(word.len())?)?;
     end.eq_ignore_ascii_case(word).then_some(rest)

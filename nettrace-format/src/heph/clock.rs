@@ -51,7 +51,7 @@ impl Clock {
     ///
     /// ```
     /// use nettrace_format::{
-    ///     content::TraceInfo,
+    ///     content::{SystemTimeParts, TraceInfo},
     ///     heph::Clock,
     /// };
     ///

@@ -26,7 +26,7 @@ use crate::{
 ///     match item {
 ///         Item::Metadata(types) => println!("{} event types", types.len()),
 ///         Item::Event(event) => println!("  event {}", event.metadata().name),
-///         Item::SequencePoint(point) => println!("sequence point at {}", timestamp),
+///         Item::SequencePoint(point) => println!("sequence point at {}", point.timestamp),
 ///         _ => {}
 ///     }
 /// }

@@ -124,7 +124,7 @@ fn start_unusually(open: &mut Open, start: &dyn AnyEvent, ty: &'static EventType
     has_started(open, &usual(ty, until));
 }
 
-/// Does what [`end`](super::end) does, for a Stop that tells of nothing but time, outcome and polls.
+/// Ends a span as any other is ended, for a Stop that tells of nothing but time, outcome and polls.
 /// `record` records it.
 #[inline]
 pub fn end_usual_with(
