@@ -2,11 +2,11 @@
 //!
 //! Code map: [`ci`] names the lanes and runs them, some of them beside the others by
 //! [`parallel_lanes`]. [`lanes`] has what most lanes do; [`seam`], [`layers`], [`interface`] and
-//! [`mutants`] have modules of their own. [mod@bench] turns benchmark results into ratios; [`instructions`] counts
-//! instructions, which do not vary; [`request`] counts misses of caches as well; [`weight`] weighs
-//! what users build; [mod@bounds] compares such counts. [`packages`] builds what a registry would
-//! get. [`workspace`] knows the packages. [`step`] runs a command and counts the tests that it
-//! reports.
+//! [`mutants`] have modules of their own. [mod@bench] turns benchmark results into ratios;
+//! [`instructions`] counts instructions, which do not vary; [`request`] counts misses of caches as
+//! well; [`weight`] weighs what users build; [mod@bounds] compares such counts. [`packages`] builds
+//! what a registry would get. [`workspace`] knows the packages. [`step`] runs a command and counts
+//! the tests that it reports.
 //!
 //! A lane that finds nothing to check fails, so that no lane passes for ever.
 
