@@ -479,7 +479,8 @@ fn memory_stays_while_a_thread_is_stuck_and_is_freed_afterwards() {
     }
     let without = pages()[0];
     let session = Session::builder().sink(MemorySink::new()).provider("Ending-Stuck");
-    let session = session.budget(BUDGET as usize).start().unwrap();
+    let session = session.flush_interval(Duration::from_secs(60)).budget(BUDGET as usize);
+    let session = session.start().unwrap();
     let (encoding, is_encoding) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let (out, is_out) = mpsc::channel();
