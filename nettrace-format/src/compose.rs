@@ -93,7 +93,6 @@ pub struct Composer {
     threads: Vec<u8>,
     stacks: Definitions,
     label_lists: Definitions,
-    sequence_points: u64,
     /// In the order of their first rows.
     open: Vec<EventBlock>,
     /// The place in `open` of each thread's block, if each has its own.
@@ -131,7 +130,6 @@ impl Composer {
             threads: Vec::new(),
             stacks: Definitions::after(last_stack, BlockKind::Stack),
             label_lists: Definitions::after(last_label_list, BlockKind::LabelList),
-            sequence_points: 0,
             open: Vec::new(),
             places: BTreeMap::new(),
             last_place: 0,
@@ -256,7 +254,7 @@ impl Composer {
     /// How many sequence points there are. Ids of stacks and label lists apply up to the next.
     #[must_use]
     pub fn sequence_points(&self) -> u64 {
-        self.sequence_points
+        self.stacks.epoch()
     }
 
     /// Adds a row, and returns how many bytes it takes. The size in its header is that of
@@ -327,7 +325,6 @@ impl Composer {
         v6::sequence_point(timestamp, flags, threads, out)?;
         self.stacks.restart();
         self.label_lists.restart();
-        self.sequence_points += 1;
         Ok(())
     }
 

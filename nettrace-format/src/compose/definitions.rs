@@ -147,6 +147,11 @@ impl Definitions {
         (self.last_id, self.count, self.bytes, self.repeated) = (0, 0, 0, 0);
     }
 
+    /// How many sequence points there are.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// The bytes of contents that were known before the last sequence point, and defined after it.
     pub(super) fn repeated(&self) -> usize {
         self.repeated

@@ -50,7 +50,9 @@ pub(in crate::span) fn usual_spans() -> &'static UsualSpans {
     USUAL_SPANS.get()
 }
 
-/// Without a backend, as far as the thread knows.
+/// Begins a span that is not usual, or any without a backend, as far as the thread knows.
+#[cold]
+#[inline(never)]
 fn begin(open: &mut Open, start: &dyn AnyEvent, ty: &'static EventType, until: Until) {
     begin_event(open, &usual(ty, until), start, ty);
 }
@@ -82,12 +84,12 @@ pub fn begin_usual_with(
     until: Until,
     record: impl FnOnce(&dyn AnyEvent, &'static EventType, &Ids, u64) -> Option<u64>,
 ) {
-    let Some(here) = Here::get() else { return begin_unusually(open, start, ty, until) };
+    let Some(here) = Here::get() else { return begin(open, start, ty, until) };
     if here.is_sampled_out() {
         return begin_left_out(open, start, ty, until);
     }
     let Some((ids, number)) = open.put_plain(here, until) else {
-        return begin_unusually(open, start, ty, until);
+        return begin(open, start, ty, until);
     };
     let Some(counter) = record(start, ty, &ids, number) else {
         return start_unusually(open, start, ty, until);
@@ -108,12 +110,6 @@ fn begin_left_out(open: &mut Open, start: &dyn AnyEvent, ty: &'static EventType,
     if !(recorder().leave_out)(ty, ty.enabled()) {
         start_unusually(open, start, ty, until);
     }
-}
-
-#[cold]
-#[inline(never)]
-fn begin_unusually(open: &mut Open, start: &dyn AnyEvent, ty: &'static EventType, until: Until) {
-    begin(open, start, ty, until);
 }
 
 /// Records the Start of a span that has begun.
