@@ -13,7 +13,7 @@ use nettrace_reader::{Field, Type, WallTime};
 ///
 /// Fails if the payload does not fit its type, has a date that does not exist, or becomes too
 /// large.
-pub(super) fn again(
+pub(super) fn normalize_payload(
     fields: &[Field],
     payload: &[u8],
     has_long_dates: bool,

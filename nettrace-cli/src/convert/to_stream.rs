@@ -28,7 +28,7 @@ use crate::{
     convert::{
         Rewriter,
         omissions::Omissions,
-        payload::again,
+        payload::normalize_payload,
         sequence::Numbers,
         types::{self, Known, Refused, Types},
     },
@@ -202,11 +202,12 @@ impl ToStream {
             if known.has_fields && told == Err(Refusal::Malformed) {
                 self.payload.clear();
                 let fields = &event.metadata().fields;
-                told = again(fields, payload, has_long_dates, &mut self.payload).and_then(|()| {
-                    let header = RowHeader { payload_len: self.payload.len() as u32, ..header };
-                    let row = Row { header, labels, stack, payload: &self.payload };
-                    self.stream.row(&row, is_first, &mut self.rows)
-                });
+                told = normalize_payload(fields, payload, has_long_dates, &mut self.payload)
+                    .and_then(|()| {
+                        let header = RowHeader { payload_len: self.payload.len() as u32, ..header };
+                        let row = Row { header, labels, stack, payload: &self.payload };
+                        self.stream.row(&row, is_first, &mut self.rows)
+                    });
             }
             let is_longer = told.is_ok() && known.is_mapped && is_longer(event);
             self.left_out.longer_events += u64::from(is_longer);

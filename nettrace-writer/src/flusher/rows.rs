@@ -50,7 +50,7 @@ impl Rows {
         self.with_room(run.len().min(COPIED), |room| room.add(chunk, run, parts));
     }
 
-    /// Calls a function that appends at most so many bytes.
+    /// Calls `write`, which appends at most `most` bytes.
     #[inline]
     pub(super) fn with_room(&mut self, most: usize, write: impl FnOnce(&mut Room<'_>)) {
         self.reserve(most);
@@ -60,7 +60,7 @@ impl Rows {
         self.len = room.len;
     }
 
-    /// Makes room for so many bytes, and for what else a write may touch.
+    /// Makes room for `len` bytes, and for those behind them that a write may touch.
     fn reserve(&mut self, len: usize) {
         let len = self.len + len + SHORT.max(RELABEL_ROOM);
         if self.bytes.len() < len {

@@ -28,7 +28,7 @@ impl SampledOutCounts {
         self.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
     }
 
-    /// SampledOutCounts a span (0) or an event (1).
+    /// Counts a span (0) or an event (1).
     pub(crate) fn add(&self, kind: usize) {
         self.0[kind].fetch_add(1, Ordering::Relaxed);
     }
