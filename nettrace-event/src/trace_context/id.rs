@@ -78,12 +78,6 @@ impl TraceId {
     pub(crate) fn read(digits: &[u8; 32]) -> Result<Option<Self>, NoDigit> {
         hex::read(digits).map(Self::from_bytes)
     }
-
-    /// The digits.
-    #[inline]
-    pub(crate) fn digits(self) -> [u8; 32] {
-        hex::digits(&self.to_bytes())
-    }
 }
 
 /// The id of a span: 8 bytes that are not all zero.
@@ -139,12 +133,6 @@ impl SpanId {
     #[inline]
     pub(crate) fn read(digits: &[u8; 16]) -> Result<Option<Self>, NoDigit> {
         hex::read(digits).map(Self::from_bytes)
-    }
-
-    /// The digits.
-    #[inline]
-    pub(crate) fn digits(self) -> [u8; 16] {
-        hex::digits(&self.to_bytes())
     }
 }
 

@@ -307,8 +307,9 @@ impl TraceContext {
     #[must_use]
     pub fn to_traceparent(&self) -> TraceParent {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
-        text[3..35].copy_from_slice(&self.trace.digits());
-        text[36..52].copy_from_slice(&self.span.digits());
+        let (trace, span) = (self.trace.to_bytes(), self.span.to_bytes());
+        text[3..35].copy_from_slice(&hex::digits::<16, 32>(&trace));
+        text[36..52].copy_from_slice(&hex::digits::<8, 16>(&span));
         text[53..].copy_from_slice(&hex::digits_of_byte(self.flags.0));
         TraceParent(text)
     }
