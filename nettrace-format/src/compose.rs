@@ -25,7 +25,9 @@ use crate::{
     blocks::BlockKind,
     content::{RowHeader, ThreadInfo, ThreadSequence, TraceInfo},
     error::FormatError,
-    v6::{self, RowEncoder, SequencePointFlags, stack::stack_row},
+    v6::{
+        self, BLOCK_HEADER, EVENT_BLOCK_HEADER, RowEncoder, SequencePointFlags, stack::stack_row,
+    },
 };
 
 /// Definitions of one kind are written when they take this many bytes.
@@ -111,6 +113,9 @@ impl Default for Composer {
 }
 
 impl Composer {
+    /// The most bytes of a block besides its rows.
+    pub const BLOCK_OVERHEAD: usize = BLOCK_HEADER + EVENT_BLOCK_HEADER;
+
     /// Composes a stream that has not begun. A block of rows ends where the capture thread changes.
     #[must_use]
     pub fn new() -> Self {
@@ -190,6 +195,15 @@ impl Composer {
         if self.threads.len() >= MOST_DEFINITIONS { self.definitions(out) } else { Ok(()) }
     }
 
+    /// Defines threads by whole rows of a Thread block.
+    ///
+    /// # Errors
+    /// Those of [`v6::thread_block`].
+    pub fn thread_rows(&mut self, rows: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+        self.threads.extend_from_slice(rows);
+        if self.threads.len() >= MOST_DEFINITIONS { self.definitions(out) } else { Ok(()) }
+    }
+
     /// The id of a stack, which is defined unless it is known; 0 for a stack without addresses.
     ///
     /// # Errors
@@ -202,6 +216,15 @@ impl Composer {
         let id = self.stacks.next_id()?;
         stack_row(id, addresses.iter().copied(), self.pointer_size, &mut self.stack_row)?;
         self.stacks.id_of(&self.stack_row, out)
+    }
+
+    /// Defines a stack by a row of a Stack block, and returns its id: the next one, also if the
+    /// same stack has an id already.
+    ///
+    /// # Errors
+    /// Those of [`v6::stack_block`].
+    pub fn new_stack(&mut self, row: &[u8], out: &mut Vec<u8>) -> Result<u32, FormatError> {
+        self.stacks.define_next(row, out)
     }
 
     /// Defines a stack under an id of the caller.
@@ -226,6 +249,17 @@ impl Composer {
     /// Those of [`v6::label_rows_block`].
     pub fn label_list(&mut self, labels: &[u8], out: &mut Vec<u8>) -> Result<u32, FormatError> {
         if labels.is_empty() { Ok(0) } else { self.label_lists.id_of(labels, out) }
+    }
+
+    /// Defines a label list by its row, and returns its id: the next one, also if the same list has
+    /// an id already.
+    ///
+    /// # Errors
+    /// [`FormatError::EmptyLabelList`], and those of [`v6::label_rows_block`].
+    pub fn new_label_list(&mut self, labels: &[u8], out: &mut Vec<u8>) -> Result<u32, FormatError> {
+        let id = self.label_lists.next_id()?;
+        self.label_list_with_id(id, labels, out)?;
+        Ok(id)
     }
 
     /// Defines a label list, by its row, under an id of the caller.
@@ -277,6 +311,25 @@ impl Composer {
             self.open[place].write(out)?;
         }
         Ok(self.open[place].add(header, payload))
+    }
+
+    /// The most bytes of the blocks that wait.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        let [stacks, label_lists] = [&self.stacks, &self.label_lists].map(Definitions::waiting);
+        let definitions = [self.metadata.len(), self.threads.len(), stacks, label_lists];
+        let rows = self.open.iter().map(|block| block.rows.len());
+        let parts = definitions.into_iter().chain(rows).filter(|len| *len > 0);
+        parts.map(|len| len + Self::BLOCK_OVERHEAD).sum()
+    }
+
+    /// Gives back the memory that is kept for later blocks.
+    pub fn shrink(&mut self) {
+        self.spare = Vec::new();
+        self.metadata.shrink_to_fit();
+        self.threads.shrink_to_fit();
+        self.stacks.shrink();
+        self.label_lists.shrink();
     }
 
     /// Writes everything that waits.

@@ -86,8 +86,7 @@ impl Definitions {
         if let Some(known) = known.filter(|known| known.epoch == self.epoch) {
             return Ok(known.id);
         }
-        let now = Known { epoch: self.epoch, id: self.next_id()? };
-        self.define(now.id, content, out)?;
+        let now = Known { epoch: self.epoch, id: self.define_next(content, out)? };
         if self.count >= MOST_CONTENTS || self.bytes >= MOST_BYTES {
             self.known.clear();
             (self.count, self.bytes) = (0, 0);
@@ -100,6 +99,17 @@ impl Definitions {
             None => drop(self.known.insert(self.wanted.clone(), now)),
         }
         Ok(now.id)
+    }
+
+    /// The next id, under which a content is defined.
+    pub(super) fn define_next(
+        &mut self,
+        content: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<u32, FormatError> {
+        let id = self.next_id()?;
+        self.define(id, content, out)?;
+        Ok(id)
     }
 
     /// Defines a content under an id.
@@ -138,6 +148,16 @@ impl Definitions {
         self.rows.clear();
         self.row_count = 0;
         Ok(())
+    }
+
+    /// How many bytes the rows have that are not written yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Gives back memory.
+    pub(super) fn shrink(&mut self) {
+        self.rows.shrink_to_fit();
     }
 
     /// Begins again after a sequence point. Everything must be written.

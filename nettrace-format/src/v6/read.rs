@@ -83,6 +83,20 @@ pub fn blocks(mut bytes: &[u8]) -> impl Iterator<Item = Result<Block<'_>, Malfor
     })
 }
 
+/// Where each of the blocks in `bytes` ends.
+///
+/// # Errors
+///
+/// [`Malformed`]: the last block is cut.
+pub fn block_ends(bytes: &[u8]) -> Result<Vec<u64>, Malformed> {
+    let mut end = 0;
+    let ends = blocks(bytes).map(|block| {
+        end += block?.whole.len() as u64;
+        Ok(end)
+    });
+    ends.collect()
+}
+
 /// The rows of an event block.
 ///
 /// ```

@@ -99,6 +99,37 @@ fn definitions_are_grouped_before_the_rows_that_need_them() {
 }
 
 #[test]
+fn rows_of_definitions_are_copied_and_what_waits_is_counted() {
+    let (mut composer, mut out) = begun(Composer::new());
+    let mut thread = Vec::new();
+    v6::thread_row(&ThreadInfo { index: 3, ..ThreadInfo::default() }, &mut thread).unwrap();
+    composer.thread_rows(&thread, &mut out).unwrap();
+    let stack = [&8_u32.to_le_bytes()[..], &16_u64.to_le_bytes()].concat();
+    for id in 1..=2 {
+        assert_eq!(composer.new_stack(&stack, &mut out), Ok(id));
+        assert_eq!(composer.new_label_list(&labels(7), &mut out), Ok(id));
+    }
+    let none = composer.new_label_list(&[], &mut out);
+    assert_eq!(none, Err(FormatError::EmptyLabelList { id: 3 }));
+    let header = RowHeader { stack: 2, labels: 1, ..header(3, 1) };
+    composer.row(&header, &PAYLOAD, &mut out).unwrap();
+
+    let (begun, waiting) = (out.len(), composer.waiting_bytes());
+    composer.end_blocks(&mut out).unwrap();
+    let written = out.len() - begun;
+    assert!(written <= waiting && waiting <= written + 5 * Composer::BLOCK_OVERHEAD);
+    assert_eq!(composer.waiting_bytes(), 0);
+    composer.shrink();
+    assert_eq!(composer.new_stack(&stack, &mut out), Ok(3));
+    composer.finish(&mut out).unwrap();
+
+    let mut reader = Reader::new(&out[..]).unwrap();
+    let event = reader.next_event().unwrap().unwrap();
+    assert_eq!(event.stack().unwrap().addresses().collect::<Vec<_>>(), [16]);
+    assert!(nettrace_reader::verify(&out[..]).unwrap().is_sound());
+}
+
+#[test]
 fn threads_that_take_turns_have_a_block_each_if_that_is_asked_for() {
     let rows_of_blocks = |composer| {
         let (mut composer, mut out) = begun(composer);

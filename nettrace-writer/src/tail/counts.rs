@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema};
-use nettrace_format::v6::{self, RowEncoder, RowHeader, ThreadInfo, ThreadSequence};
+use nettrace_format::{
+    Composer,
+    v6::{self, RowHeader, ThreadInfo, ThreadSequence},
+};
 
 use crate::{
     sync::{AtomicU64, Ordering::Relaxed},
@@ -133,11 +136,12 @@ impl Told {
         self.counts != *counts
     }
 
-    /// Appends an event with the counts, if they have changed.
+    /// Adds an event with the counts, if they have changed.
     pub(super) fn tell(
         &mut self,
         counts: &TailCounts,
         at: u64,
+        composer: &mut Composer,
         out: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
         if !self.differs(counts) {
@@ -146,30 +150,22 @@ impl Told {
         self.counts = *counts;
         if !self.is_defined {
             self.is_defined = true;
-            let mut rows = Vec::new();
-            v6::metadata_row(TYPE, &SCHEMA, &mut rows)?;
-            v6::metadata_block(&rows, out)?;
-            rows.clear();
+            let mut row = Vec::new();
+            v6::metadata_row(TYPE, &SCHEMA, &mut row)?;
+            composer.metadata(&row, out)?;
             let name = Some("(tail decision)");
-            v6::thread_row(&ThreadInfo { index: THREAD, name, ..Default::default() }, &mut rows)?;
-            v6::thread_block(&rows, out)?;
+            composer.thread(&ThreadInfo { index: THREAD, name, ..ThreadInfo::default() }, out)?;
         }
         self.sequence += 1;
-        let payload = counts.values().map(u64::to_le_bytes).concat();
         let header = RowHeader {
             metadata_id: TYPE,
             sequence: self.sequence,
             capture_thread: THREAD,
             thread: THREAD,
             timestamp: at,
-            payload_len: payload.len() as u32,
             ..RowHeader::default()
         };
-        let mut row = Vec::new();
-        RowEncoder::new().full_row(&header, &mut row);
-        row.extend(payload);
-        out.extend(v6::event_block_header(at, at, true, row.len())?);
-        out.extend(row);
+        composer.row(&header, &counts.values().map(u64::to_le_bytes).concat(), out)?;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use nettrace_event::calendar::day_of;
 use nettrace_format::{
-    Cursor, Trace, WallTime,
+    Composer, Cursor, Trace, WallTime,
     v6::{self, BlockKind, SystemTimeParts, TraceInfo},
 };
 
@@ -49,10 +49,15 @@ impl Header {
         self.trace.value(Trace::FILE)?.parse().ok()
     }
 
-    /// The beginning of a stream in which nothing is older than `ticks`. Whole milliseconds later
-    /// it is another time and another count of ticks for the same clock. The stream has a number of
-    /// its own, because readers join the streams of a recording by their numbers.
-    pub(super) fn at(&self, ticks: u64, number: Option<u64>) -> Result<Vec<u8>, Malformed> {
+    /// Begins a stream in which nothing is older than `ticks`. Whole milliseconds later it is
+    /// another time and another count of ticks for the same clock. The stream has a number of its
+    /// own, because readers join the streams of a recording by their numbers.
+    pub(super) fn begin_at(
+        &self,
+        ticks: u64,
+        number: Option<u64>,
+        composer: &mut Composer,
+    ) -> Result<Vec<u8>, Malformed> {
         let Trace { sync_time, sync_ticks, ticks_per_second, pointer_size, key_values } =
             &self.trace;
         let per_second = u128::from(*ticks_per_second);
@@ -72,8 +77,7 @@ impl Header {
             key_values: &key_values,
         };
         let mut bytes = Vec::with_capacity(self.len);
-        v6::stream_header(&mut bytes);
-        v6::trace_block(&info, &mut bytes)?;
+        composer.begin(&info, &mut bytes)?;
         Ok(bytes)
     }
 }
@@ -90,13 +94,15 @@ fn unix_millis(time: &WallTime) -> i64 {
 #[cfg(test)]
 mod tests {
     use nettrace_event::keys;
-    use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
+    use nettrace_format::{
+        Composer,
+        v6::{SystemTimeParts, TraceInfo},
+    };
 
     use super::{Header, unix_millis};
 
     fn header(millis: i64, ticks: u64, number: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
-        v6::stream_header(&mut bytes);
         let info = TraceInfo {
             sync_utc: SystemTimeParts::from_unix_millis(millis),
             sync_ticks: ticks,
@@ -104,7 +110,7 @@ mod tests {
             pointer_size: 8,
             key_values: &[("ProcessId", "17"), (keys::FILE, number), ("service", "till")],
         };
-        v6::trace_block(&info, &mut bytes).unwrap();
+        Composer::new().begin(&info, &mut bytes).unwrap();
         bytes
     }
 
@@ -113,14 +119,13 @@ mod tests {
         const SYNC: i64 = 1_709_164_799_998; // a day before a leap day ends
         let first = header(SYNC, 5, "1");
         let parsed = Header::new(&first).unwrap();
+        let at = |ticks, number| parsed.begin_at(ticks, number, &mut Composer::new()).unwrap();
         for (ticks, millis) in [(0, 0), (5, 0), (24_004, 0), (24_005, 1), (24_000_004, 999)] {
-            assert_eq!(
-                parsed.at(ticks, Some(7)).unwrap(),
-                header(SYNC + millis, 5 + millis as u64 * 24_000, "7")
-            );
+            let later = header(SYNC + millis, 5 + millis as u64 * 24_000, "7");
+            assert_eq!(at(ticks, Some(7)), later);
         }
         assert_eq!(parsed.number(), Some(1));
-        assert_eq!(parsed.at(5, None).unwrap(), first);
+        assert_eq!(at(5, None), first);
     }
 
     #[test]

@@ -302,8 +302,8 @@ impl<S: Sink> Tail<S> {
                     incoming.numbers.row(header.capture_thread, header.sequence);
                     let list = incoming.lists.get(header.labels);
                     let Some(span) = list.and_then(|(list, _)| list.span) else { continue };
-                    let role = incoming.roles.get(header.metadata_id);
-                    self.trees.saw(&header, payload, span, role, self.batches);
+                    let meaning = incoming.roles.get(header.metadata_id);
+                    self.trees.saw(&header, payload, span, meaning, self.batches);
                 }
             } else if block.is(BlockKind::LabelList) {
                 let (first, rows) = lists(block.body)?;

@@ -13,9 +13,9 @@
 
 use std::{collections::BTreeMap, mem};
 
-use nettrace_format::v6::{
-    self, BLOCK_HEADER, BlockKind, EVENT_BLOCK_HEADER, MAX_ROW_HEADER, RowEncoder, RowHeader,
-    SequencePointFlags, ThreadSequence,
+use nettrace_format::{
+    Composer,
+    v6::{MAX_ROW_HEADER, RowHeader, SequencePointFlags, ThreadSequence},
 };
 
 use crate::{
@@ -33,8 +33,7 @@ use crate::{
 /// The most bytes that a thread takes in a sequence point, and in a block that removes it.
 const ENTRY: u64 = 20;
 
-/// The most bytes of a block besides its rows.
-const AROUND: usize = BLOCK_HEADER + EVENT_BLOCK_HEADER;
+const AROUND: usize = Composer::BLOCK_OVERHEAD;
 
 /// The stream that is being written, and what can be defined in it.
 #[derive(Debug)]
@@ -61,13 +60,14 @@ pub(super) struct Outgoing {
     stream_threads: u64,
     pub(super) lists: Table,
     pub(super) stacks: Table,
-    next_list: u32,
-    next_stack: u32,
-    /// Blocks that are made, and those that are being made.
+    /// The stream's blocks that are not whole yet, and those that are.
+    composer: Composer,
     out: Vec<u8>,
     gaps: Gaps,
-    making: Making,
-    /// How much the stream takes after the blocks that are made.
+    /// The thread of the rows that wait in the composer, and how many lost rows their numbers show.
+    rows_of: Option<u64>,
+    gap: u64,
+    /// How much the stream takes before `out`.
     room: u64,
 }
 
@@ -109,35 +109,6 @@ impl Thread {
     }
 }
 
-/// Blocks that are being made: rows of a thread, and what they need.
-#[derive(Debug, Default)]
-struct Making {
-    types: Vec<u8>,
-    threads: Vec<u8>,
-    /// Those with the last ids, and how many they are.
-    stacks: Vec<u8>,
-    stack_count: u32,
-    lists: Vec<u8>,
-    list_count: u32,
-    rows: Vec<u8>,
-    /// How many lost rows the numbers of the rows show.
-    gap: u64,
-    encoder: RowEncoder,
-    /// The thread of the rows, and their first and last time.
-    of: Option<(u64, u64, u64)>,
-}
-
-impl Making {
-    fn parts(&self) -> [&Vec<u8>; 5] {
-        [&self.types, &self.threads, &self.stacks, &self.lists, &self.rows]
-    }
-
-    fn len(&self) -> usize {
-        let parts = self.parts().into_iter().filter(|part| !part.is_empty());
-        parts.map(|part| part.len() + AROUND).sum()
-    }
-}
-
 /// Where blocks go.
 #[derive(Debug)]
 pub(super) struct To<'a, S> {
@@ -168,11 +139,11 @@ impl Outgoing {
             stream_threads: 0,
             lists: Table::default(),
             stacks: Table::default(),
-            next_list: 1,
-            next_stack: 1,
+            composer: Composer::new(),
             out: Vec::new(),
             gaps: Gaps::new(),
-            making: Making::default(),
+            rows_of: None,
+            gap: 0,
             room: 0,
         }
     }
@@ -245,7 +216,7 @@ impl Outgoing {
         to: &mut To<'_, S>,
     ) -> Result<(), Malformed> {
         self.leave_out(&header)?;
-        if self.making.of.is_some_and(|(thread, ..)| thread != header.capture_thread) {
+        if self.rows_of.is_some_and(|thread| thread != header.capture_thread) {
             self.end_block()?;
         }
         let need = self.row_needs(&header)? + payload.len();
@@ -253,48 +224,32 @@ impl Outgoing {
             self.begin_stream(to)?;
         }
         self.is_empty = false;
-        let of = self.types.get_mut(&header.metadata_id).ok_or(Malformed)?;
-        if mem::replace(&mut of.stream, self.stream) != self.stream {
-            self.making.types.extend_from_slice(&of.row);
-        }
         self.put_thread(header.capture_thread)?;
         self.put_thread(header.thread)?;
+        let Self { composer, out, stream, .. } = self;
+        let of = self.types.get_mut(&header.metadata_id).ok_or(Malformed)?;
+        if mem::replace(&mut of.stream, *stream) != *stream {
+            composer.metadata(&of.row, out)?;
+        }
         if let Some((row, bytes)) = self.stacks.get(header.stack) {
-            if row.given.0 != self.stream {
-                row.given = (self.stream, self.next_stack);
-                self.making.stacks.extend_from_slice(bytes);
-                (self.next_stack, self.making.stack_count) =
-                    (self.next_stack + 1, self.making.stack_count + 1);
+            if row.given.0 != *stream {
+                row.given = (*stream, composer.new_stack(bytes, out)?);
             }
             header.stack = row.given.1;
         }
         if let Some((row, bytes)) = self.lists.get(header.labels) {
-            if row.given.0 != self.stream {
-                row.given = (self.stream, self.next_list);
-                self.making.lists.extend_from_slice(bytes);
-                (self.next_list, self.making.list_count) =
-                    (self.next_list + 1, self.making.list_count + 1);
+            if row.given.0 != *stream {
+                row.given = (*stream, composer.new_label_list(bytes, out)?);
             }
             header.labels = row.given.1;
         }
         let thread = self.threads.get_mut(&header.capture_thread).ok_or(Malformed)?;
-        self.making.gap += thread.owed();
+        self.gap += thread.owed();
         thread.number = thread.number.wrapping_add(1);
         thread.shown = thread.number;
         header.sequence = thread.number;
-        let (at, Making { rows, encoder, of, .. }) = (header.timestamp, &mut self.making);
-        match of {
-            Some((_, first, last)) => {
-                (*first, *last) = ((*first).min(at), (*last).max(at));
-                encoder.row(&header, rows);
-            }
-            None => {
-                *of = Some((header.capture_thread, at, at));
-                *encoder = RowEncoder::new();
-                encoder.full_row(&header, rows);
-            }
-        }
-        rows.extend_from_slice(payload);
+        self.rows_of = Some(header.capture_thread);
+        composer.row(&header, payload, out)?;
         Ok(())
     }
 
@@ -332,14 +287,14 @@ impl Outgoing {
     fn fits(&self, len: usize) -> bool {
         // The counts come before the last sequence point, and again at the end.
         let ending = 2 * counts::MOST + self.stream_threads * 2 * ENTRY;
-        (self.making.len() + len) as u64 + ending <= self.room
+        (self.out.len() + self.composer.waiting_bytes() + len) as u64 + ending <= self.room
     }
 
     /// Defines a thread, unless the stream has it.
     fn put_thread(&mut self, index: u64) -> Result<(), Malformed> {
         let thread = self.threads.get_mut(&index).ok_or(Malformed)?;
         if mem::replace(&mut thread.stream, self.stream) != self.stream {
-            self.making.threads.extend_from_slice(&thread.row);
+            self.composer.thread_rows(&thread.row, &mut self.out)?;
             self.stream_threads += 1;
             self.is_empty = false;
         }
@@ -348,32 +303,9 @@ impl Outgoing {
 
     /// Ends the blocks that are being made.
     pub(super) fn end_block(&mut self) -> Result<(), Malformed> {
-        let Self { making, out, gaps, .. } = self;
-        let start = out.len();
-        v6::metadata_block(&making.types, out)?;
-        v6::thread_block(&making.threads, out)?;
-        if making.stack_count > 0 {
-            let first = self.next_stack - making.stack_count;
-            v6::block(BlockKind::Stack, out, |out| {
-                out.extend_from_slice(&first.to_le_bytes());
-                out.extend_from_slice(&making.stack_count.to_le_bytes());
-                out.extend_from_slice(&making.stacks);
-                Ok(())
-            })?;
-        }
-        if making.list_count > 0 {
-            let first = self.next_list - making.list_count;
-            v6::label_rows_block(first, making.list_count, &making.lists, out)?;
-        }
-        if let Some((_, first, last)) = making.of.take() {
-            out.extend(v6::event_block_header(first, last, true, making.rows.len())?);
-            out.extend_from_slice(&making.rows);
-        }
-        note_gap(gaps, out, mem::take(&mut making.gap));
-        let Making { types, threads, stacks, lists, rows, .. } = making;
-        [types, threads, stacks, lists, rows].into_iter().for_each(Vec::clear);
-        (making.stack_count, making.list_count) = (0, 0);
-        self.room = self.room.saturating_sub((self.out.len() - start) as u64);
+        self.composer.end_blocks(&mut self.out)?;
+        self.rows_of = None;
+        note_gap(&mut self.gaps, &self.out, mem::take(&mut self.gap));
         Ok(())
     }
 
@@ -381,12 +313,14 @@ impl Outgoing {
     fn begin_stream<S: Sink>(&mut self, to: &mut To<'_, S>) -> Result<(), Malformed> {
         self.finish(to)?;
         let number = self.first_number.map(|first| first.saturating_add(self.stream.into()));
-        to.queue.stream(self.header.at(to.horizon, number)?, self.end);
+        self.composer = Composer::new();
+        let header = self.header.begin_at(to.horizon, number, &mut self.composer)?;
+        to.queue.stream(header, self.end);
         to.queue.send(to.sink);
         self.room = to.queue.room(to.sink);
         self.stream += 1;
         (self.is_empty, self.leaves, self.is_broken) = (true, false, false);
-        (self.next_stack, self.next_list, self.stream_threads) = (1, 1, 0);
+        self.stream_threads = 0;
         self.told.restart();
         for thread in self.threads.values_mut() {
             thread.number = thread.number.wrapping_sub(thread.shown);
@@ -400,7 +334,7 @@ impl Outgoing {
     pub(super) fn finish<S: Sink>(&mut self, to: &mut To<'_, S>) -> Result<(), Malformed> {
         self.end_block()?;
         if !self.is_broken {
-            self.told.tell(to.counts, to.latest, &mut self.out)?;
+            self.told.tell(to.counts, to.latest, &mut self.composer, &mut self.out)?;
         }
         self.hand_over(to)
     }
@@ -408,7 +342,8 @@ impl Outgoing {
     /// Hands over what is made.
     pub(super) fn hand_over<S: Sink>(&mut self, to: &mut To<'_, S>) -> Result<(), Malformed> {
         self.end_block()?;
-        self.making = Making::default();
+        self.composer.shrink();
+        self.room = self.room.saturating_sub(self.out.len() as u64);
         to.queue.blocks(mem::take(&mut self.out), mem::take(&mut self.gaps));
         Ok(())
     }
@@ -443,8 +378,7 @@ impl Outgoing {
                 self.put_thread(index)?;
             }
             self.end_block()?;
-            let start = self.out.len();
-            self.told.tell(to.counts, to.latest, &mut self.out)?;
+            self.told.tell(to.counts, to.latest, &mut self.composer, &mut self.out)?;
             let stream = self.stream;
             let threads = self.threads.iter_mut().filter(|(_, thread)| thread.stream == stream);
             let mut gap = 0;
@@ -455,11 +389,9 @@ impl Outgoing {
             });
             let threads: Vec<_> = threads.chain(self.told.thread()).collect();
             let flags = SequencePointFlags::default();
-            v6::sequence_point(point.timestamp, flags, &threads, &mut self.out)?;
+            self.composer.sequence_point(point.timestamp, flags, &threads, &mut self.out)?;
             note_gap(&mut self.gaps, &self.out, gap);
             self.is_empty = false;
-            self.room = self.room.saturating_sub((self.out.len() - start) as u64);
-            (self.next_stack, self.next_list) = (1, 1);
             if is_all {
                 break;
             }
@@ -492,10 +424,8 @@ impl Outgoing {
             // What a broken stream has of the thread may be lost.
             if !self.is_broken && thread.stream == self.stream {
                 let entry = ThreadSequence { thread: of.thread, sequence: thread.number };
-                let start = self.out.len();
-                v6::remove_thread_block(&[entry], &mut self.out)?;
+                self.composer.remove_threads(&[entry], &mut self.out)?;
                 note_gap(&mut self.gaps, &self.out, thread.owed());
-                self.room = self.room.saturating_sub((self.out.len() - start) as u64);
                 self.stream_threads -= 1;
             }
         }
@@ -517,14 +447,12 @@ impl Outgoing {
 
     /// How many bytes of memory this takes.
     pub(super) fn bytes(&self) -> usize {
-        let making: usize = self.making.parts().into_iter().map(Vec::capacity).sum();
         self.lists.bytes()
             + self.stacks.bytes()
             + self.types.len() * in_map(size_of::<(u32, Type)>())
             + self.threads.len() * in_map(size_of::<(u64, Thread)>())
             + self.row_bytes
             + self.out.capacity()
-            + making
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     sink::{Batch, Sink, StreamEnd, WriteError, failure::is_final},
     tail::{
-        blocks::{Malformed, Rows, blocks},
+        blocks::{Malformed, Rows, block_ends, blocks},
         counts,
     },
 };
@@ -138,12 +138,7 @@ impl Queue {
                 }
                 Next::Blocks { bytes, taken, .. } => {
                     let rest = &bytes[*taken..];
-                    let mut ends = Vec::new();
-                    let mut end = 0;
-                    for block in blocks(rest) {
-                        end += block.map_err(|Malformed| malformed())?.whole.len();
-                        ends.push(end as u64);
-                    }
+                    let ends = block_ends(rest).map_err(|Malformed| malformed())?;
                     let pieces = [IoSlice::new(rest)];
                     if let Err(WriteError { source, kept, .. }) =
                         sink.write(&Batch::new(&pieces, &ends))

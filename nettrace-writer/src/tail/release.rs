@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use nettrace_event::role::Role;
 use nettrace_format::v6::{BlockKind, RowHeader};
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
         header::Header,
         outgoing::{Outgoing, To},
         queue::{Queue, count_rows},
-        roles::{Asked, Kind, Roles},
+        roles::{Asked, Roles},
         trees::Trees,
     },
 };
@@ -190,8 +191,8 @@ impl Release {
         };
         with.trees.decided(&span.trace, with.now);
         let is_kept = with.trees.keeps(&span.trace, header.timestamp, self.horizon);
-        let role = self.roles.get(header.metadata_id).filter(|role| role.asks.is_some());
-        if role.is_some_and(|role| matches!(role.kind, Kind::Start | Kind::Single(_))) {
+        let asking = self.roles.get(header.metadata_id).filter(|meaning| meaning.asks.is_some());
+        if asking.is_some_and(|meaning| matches!(meaning.role, Role::Start | Role::Single)) {
             let counts = &mut with.counts;
             if is_kept {
                 counts.kept_spans += 1;

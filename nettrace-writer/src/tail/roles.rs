@@ -5,7 +5,7 @@ use std::time::Duration;
 use foldhash::HashMap;
 use nettrace_event::{
     Outcome, keys,
-    role::{Role as SpanRole, span_name},
+    role::{Role, span_name},
 };
 use nettrace_format::{Metadata, Type, spelling::time_unit, v6};
 
@@ -59,23 +59,16 @@ pub(super) struct Asked {
     pub(super) keep: Keep,
 }
 
-/// What an event is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Start,
-    Stop,
-    /// A span of one event, and where its duration is in the payload.
-    Single(Option<usize>),
-    /// An event of level Error or above.
-    Error,
-}
-
 /// What a type of events means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Role {
-    pub(super) kind: Kind,
+pub(super) struct Meaning {
+    /// Start, Stop or Single. An event inside a span means something if its level is Error or
+    /// above.
+    pub(super) role: Role,
     /// The least ticks that are slow, if the type asks.
     pub(super) asks: Option<u64>,
+    /// Where the duration of a single event is in the payload.
+    duration: Option<usize>,
     outcome: Option<(usize, Text)>,
     per_second: u64,
 }
@@ -89,9 +82,11 @@ enum Text {
     CountedUtf16,
 }
 
-impl Role {
-    /// A duration in ticks.
-    pub(super) fn ticks(&self, nanos: u64) -> u64 {
+impl Meaning {
+    /// The duration that the payload of a single event says, in ticks: 0 if it says none.
+    pub(super) fn duration(&self, payload: &[u8]) -> u64 {
+        let nanos = self.duration.and_then(|at| payload.get(at..)?.first_chunk());
+        let nanos = nanos.copied().map_or(0, u64::from_le_bytes);
         in_ticks(nanos.into(), self.per_second)
     }
 
@@ -125,49 +120,49 @@ impl Text {
 /// What the types of a stream mean, by their ids. Types that mean nothing are not there.
 #[derive(Debug)]
 pub(super) struct Roles {
-    roles: HashMap<u32, Role>,
+    types: HashMap<u32, Meaning>,
     per_second: u64,
 }
 
 impl Roles {
     pub(super) fn new(per_second: u64) -> Self {
-        Self { roles: HashMap::default(), per_second }
+        Self { types: HashMap::default(), per_second }
     }
 
-    pub(super) fn get(&self, id: u32) -> Option<&Role> {
-        self.roles.get(&id)
+    pub(super) fn get(&self, id: u32) -> Option<&Meaning> {
+        self.types.get(&id)
     }
 
     /// Takes over the types of a block with this body.
     pub(super) fn define(&mut self, body: &[u8], asked: &[Asked]) -> Result<(), Malformed> {
         v6::read_metadata_rows(body, 0, |row| {
             let of = row.metadata.filter(|of| !of.is_damaged).ok_or(Malformed)?;
-            match role(&of, asked, self.per_second) {
-                Some(role) => drop(self.roles.insert(of.id, role)),
-                None => drop(self.roles.remove(&of.id)),
+            match meaning(&of, asked, self.per_second) {
+                Some(meaning) => drop(self.types.insert(of.id, meaning)),
+                None => drop(self.types.remove(&of.id)),
             }
             Ok(())
         })
     }
 }
 
-fn role(of: &Metadata, asked: &[Asked], per_second: u64) -> Option<Role> {
+fn meaning(of: &Metadata, asked: &[Asked], per_second: u64) -> Option<Meaning> {
     let value = |key| of.value(key);
     let has = |(key, text): (&'static str, &str)| value(key) == Some(text);
-    let name = &*of.name;
-    let (kind, span) = match SpanRole::stated(of.opcode, || has(keys::SINGLE)) {
-        Some(SpanRole::Single) => (Kind::Single(duration(of)), name),
+    let role = Role::stated(of.opcode, || has(keys::SINGLE));
+    let span = match role {
+        Some(Role::Single) => &*of.name,
         // A session that began within the span is told late: it does not know the duration.
-        Some(SpanRole::Start) if has(keys::LATE) => return None,
-        Some(SpanRole::Start) => (Kind::Start, span_name(name)),
-        Some(SpanRole::Stop) => (Kind::Stop, span_name(name)),
-        None if of.level <= 2 => (Kind::Error, name),
+        Some(Role::Start) if has(keys::LATE) => return None,
+        Some(Role::Start | Role::Stop) => span_name(&of.name),
+        None if of.level <= 2 => &of.name,
         _ => return None,
     };
+    let role = role.unwrap_or(Role::Inside);
     let by_name = asked.iter().find(|asked| asked.provider == of.provider && asked.span == span);
     let keep = by_name.map(|asked| asked.keep).or_else(|| Keep::parse(value(keys::TAIL)?));
-    let asks = keep.filter(|_| kind != Kind::Error).map(|keep| keep.ticks(per_second));
-    Some(Role { kind, asks, outcome: outcome(of), per_second })
+    let asks = keep.filter(|_| role.is_edge()).map(|keep| keep.ticks(per_second));
+    Some(Meaning { role, asks, duration: duration(of), outcome: outcome(of), per_second })
 }
 
 fn duration(of: &Metadata) -> Option<usize> {

@@ -17,13 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_event::Outcome;
+use nettrace_event::{Outcome, role::Role};
 use nettrace_format::v6::RowHeader;
 
-use crate::tail::{
-    blocks::SpanOf,
-    roles::{Kind, Role},
-};
+use crate::tail::{blocks::SpanOf, roles::Meaning};
 
 type TraceId = [u8; 16];
 
@@ -89,33 +86,30 @@ impl Trees {
         header: &RowHeader,
         payload: &[u8],
         span: SpanOf,
-        role: Option<&Role>,
+        meaning: Option<&Meaning>,
         batch: u64,
     ) {
         let SpanOf { trace, span } = span;
         let at = header.timestamp;
-        let is_root = role.is_some_and(|role| role.asks.is_some());
-        let (oldest, begins) = match role {
-            Some(Role { kind: Kind::Start, .. }) => (at, is_root),
-            Some(role @ Role { kind: Kind::Single(duration), .. }) if is_root => {
-                let nanos = duration.and_then(|place| payload.get(place..)?.first_chunk());
-                let nanos = nanos.copied().map_or(0, u64::from_le_bytes);
-                (at.saturating_sub(role.ticks(nanos)), true)
+        let (oldest, begins) = match meaning {
+            Some(Meaning { role: Role::Start, asks, .. }) => (at, asks.is_some()),
+            Some(meaning @ Meaning { role: Role::Single, asks: Some(_), .. }) => {
+                (at.saturating_sub(meaning.duration(payload)), true)
             }
             _ => (at, false),
         };
         self.saw_tree(&trace, oldest, begins, batch);
-        let Some(role) = role else { return };
-        let outcome = role.outcome(payload);
+        let Some(meaning) = meaning else { return };
+        let outcome = meaning.outcome(payload);
         let failed = outcome.is_some_and(|outcome| outcome != Outcome::Ok);
-        match (role.kind, role.asks) {
-            (Kind::Start, Some(slow)) => self.starts(trace, span, at, slow),
-            (Kind::Stop, Some(slow)) => self.stops(trace, span, at, failed, slow),
-            (Kind::Single(_), Some(slow)) => {
+        match (meaning.role, meaning.asks) {
+            (Role::Start, Some(slow)) => self.starts(trace, span, at, slow),
+            (Role::Stop, Some(slow)) => self.stops(trace, span, at, failed, slow),
+            (Role::Single, Some(slow)) => {
                 self.starts(trace, span, oldest, slow);
                 self.stops(trace, span, at, failed, slow);
             }
-            (Kind::Error, _) => self.failed(trace, at),
+            (Role::Inside, _) => self.failed(trace, at),
             _ if outcome.is_some_and(Outcome::is_failure) => self.failed(trace, at),
             _ => {}
         }

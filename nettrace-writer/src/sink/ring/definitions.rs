@@ -1,7 +1,7 @@
 //! The definitions that later events need of those that were given up: types, and the threads that
 //! live.
 
-use std::{collections::BTreeMap, mem};
+use std::collections::BTreeMap;
 
 use nettrace_format::v6::{self, BlockKind, read};
 
@@ -38,10 +38,7 @@ impl Definitions {
     pub(super) fn part(&self) -> Result<Part, read::Malformed> {
         let mut bytes = self.types.clone();
         self.threads.write(&mut bytes)?;
-        let mut ends = Vec::new();
-        for block in read::blocks(&bytes) {
-            ends.push(ends.last().copied().unwrap_or(0) + block?.whole.len() as u64);
-        }
+        let ends = read::block_ends(&bytes)?;
         Ok(Part::new(Store::Memory(bytes), ends, 0))
     }
 }
@@ -73,13 +70,7 @@ impl Threads {
 
     /// Writes the blocks that define them.
     pub(super) fn write(&self, out: &mut Vec<u8>) -> Result<(), read::Malformed> {
-        let mut rows = Vec::new();
-        for row in self.rows.values() {
-            if rows.len() + row.len() > v6::MAX_BLOCK_SIZE {
-                v6::thread_block(&mem::take(&mut rows), out)?;
-            }
-            rows.extend_from_slice(row);
-        }
-        Ok(v6::thread_block(&rows, out)?)
+        let rows: Vec<_> = self.rows.values().map(|row| &**row).collect();
+        Ok(v6::thread_block(&rows.concat(), out)?)
     }
 }
