@@ -7,7 +7,7 @@ use nettrace_event::calendar::{date_of, day_of};
 #[doc(inline)]
 pub use nettrace_event::Label;
 
-use crate::error::FormatError;
+use crate::{error::FormatError, trace::WallTime};
 
 /// A moment in UTC, split into the parts that the Trace block stores.
 ///
@@ -30,6 +30,22 @@ pub struct SystemTimeParts {
     pub second: u16,
     /// Millisecond, 0 to 999.
     pub millisecond: u16,
+}
+
+impl From<&WallTime> for SystemTimeParts {
+    /// The same parts.
+    fn from(time: &WallTime) -> Self {
+        Self {
+            year: time.year as u16,
+            month: time.month as u16,
+            day_of_week: time.day_of_week as u16,
+            day: time.day as u16,
+            hour: time.hour as u16,
+            minute: time.minute as u16,
+            second: time.second as u16,
+            millisecond: time.millisecond as u16,
+        }
+    }
 }
 
 impl SystemTimeParts {

@@ -3,6 +3,7 @@
 use crate::{
     blocks::{BlockKind, MAX_STACK},
     payload::{MAX_PAYLOAD, walk::Mismatch},
+    v6::read::Malformed,
 };
 
 /// Why a value cannot be written. A function that returns an error leaves its output unchanged.
@@ -300,12 +301,21 @@ pub enum FormatError {
         /// The thread's index.
         thread: u64,
     },
+    /// Blocks for a [stage](crate::Stage) are not what a session writes in version 6.
+    #[error("the blocks are not what a session writes in version 6")]
+    MalformedBlock,
     /// A payload does not match the fields of its event type.
     #[error("{}", Mismatch { offset: *.offset })]
     PayloadMismatch {
         /// The offset in bytes from the payload's start at which the mismatch was found.
         offset: usize,
     },
+}
+
+impl From<Malformed> for FormatError {
+    fn from(_: Malformed) -> Self {
+        Self::MalformedBlock
+    }
 }
 
 impl From<Mismatch> for FormatError {

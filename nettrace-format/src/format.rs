@@ -8,9 +8,9 @@
 //! 3. Add an arm to [`Format`]: to the enum, to [`Format::ALL`] and to the one `match` over it,
 //!    [`Format::definition`]. Add its name to [`FEATURES`].
 //!
-//! No other file asks which format it writes. A recorder and a converter call [`Stream`] and
-//! [`ThreadIds`](crate::ThreadIds) in the terms of version 6, and the format's `Writer` tells the
-//! same facts in the way of its format.
+//! No other file asks which format it writes. The stage of a session and a converter call
+//! [`Stream`] and [`ThreadIds`](crate::ThreadIds) in the terms of version 6, and the format's
+//! `Writer` tells the same facts in the way of its format.
 
 use core::{fmt, str::FromStr};
 

@@ -10,6 +10,8 @@
 //!   rows that need them.
 //! * [`Stream`] writes a trace in the [`Format`] that the caller chooses, and [`ThreadIds`] gives
 //!   ids to the threads of such a trace.
+//! * A [`Stage`] turns a stream of version 6 into another while it is written: a [`Transcoder`]
+//!   into another format, or one without some values.
 //! * [`recorder`] reads the memory of a session whose process was killed (feature `recorder`).
 //! * [`payload`] encodes the values of an event into payload bytes. `#[derive(TraceEvent)]` calls
 //!   it through [`PayloadEncoder`](nettrace_event::PayloadEncoder).
@@ -87,6 +89,7 @@ mod schema;
 /// For the crates beside this one. Not part of the public interface.
 #[doc(hidden)]
 pub mod spelling;
+mod stage;
 mod stream;
 mod stream_end;
 mod thread_ids;
@@ -102,9 +105,10 @@ pub use crate::{
     error::FormatError,
     format::{Format, UnknownFormat},
     schema::{Field, Metadata, Type},
+    stage::{Stage, StageMark, Transcoder},
     stream::{Mark, Stream},
     stream_end::{Padding, StreamEnd},
-    thread_ids::{RecorderIds, SubjectId, ThreadIds},
+    thread_ids::ThreadIds,
     trace::{Stack, Thread, Trace, WallTime},
     v6::types,
     writer::{LeftOut, NumberedType, Row},

@@ -2,8 +2,8 @@
 //!
 //! A [`Redaction`] has names, and replaces the values of the fields, labels and key-values that
 //! have them: a text by `***` or a hash, any other value by zeros, an empty array or a part of a
-//! hash. Types, numbers and times stay the same. [`Stream::redacted`](crate::Stream::redacted)
-//! writes a stream that way.
+//! hash. Types, numbers and times stay the same. A
+//! [`Transcoder`](crate::Transcoder::redacted) does this for a stream.
 //!
 //! A name is that of a field, or its path through objects and lists: `customer`, `card.number`. The
 //! name of an event, or of a span, may precede it: `Sold:customer`. The text that is a key of a
@@ -31,7 +31,7 @@
 
 mod keys;
 mod payload;
-pub(crate) mod writer;
+mod stream;
 
 use alloc::{
     borrow::{Cow, ToOwned as _},

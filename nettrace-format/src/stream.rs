@@ -1,13 +1,13 @@
 //! Writes one trace in any of the formats.
 //!
-//! The recorder decides which blocks there are and when they are written. The folder of each format
-//! decides how the format writes them.
+//! The caller decides which blocks there are and when they are written: the
+//! [stage](crate::Stage) of a session, or a conversion of a file. The folder of each format decides
+//! how the format writes them.
 //!
 //! A [`Stream`] takes rows whose payloads were encoded by
-//! [`NetTraceEncoder`](crate::payload::NetTraceEncoder), whatever the format, so recording threads
-//! need not know the format. Version 6 stores these payloads unchanged. The older formats convert
-//! the payloads of some types, and their rows carry labels and stacks that version 6 stores by id;
-//! [`Row`] holds both.
+//! [`NetTraceEncoder`](crate::payload::NetTraceEncoder), whatever the format. Version 6 stores
+//! these payloads unchanged. The older formats convert the payloads of some types, and their rows
+//! carry labels and stacks that version 6 stores by id; [`Row`] holds both.
 
 mod points;
 mod rows;
@@ -23,10 +23,9 @@ use crate::v5;
 #[cfg(doc)]
 use crate::{Row, ThreadIds};
 use crate::{
-    content::{Label, ThreadInfo, ThreadSequence, TraceInfo},
+    content::{ThreadInfo, ThreadSequence, TraceInfo},
     error::FormatError,
     format::Format,
-    redact::{Redaction, writer::Redacted},
     stream_end::StreamEnd,
     writer::{LeftOut, NumberedType, Source, Writer},
 };
@@ -79,7 +78,7 @@ pub struct Mark {
 /// };
 /// stream.begin(&info, &mut trace)?;
 /// stream.define(&[(1, &SALE)], &mut trace)?;
-/// let index = ThreadIds::new(Format::V6).recorder(17).recorder;
+/// let index = ThreadIds::new(Format::V6).recorder(17);
 /// stream.thread(&ThreadInfo { index, name: Some("main"), ..Default::default() }, &mut trace)?;
 ///
 /// let mut payload = NetTraceEncoder::new(VecBuffer::default());
@@ -152,55 +151,6 @@ impl Stream {
         self.format
     }
 
-    /// The same stream, without the values that a redaction chooses. An event that it cannot take
-    /// apart is left out and counted, as one that the format cannot store.
-    ///
-    /// ```
-    /// use nettrace_format::{
-    ///     Format, Stream,
-    ///     content::TraceInfo,
-    ///     redact::{Redact, Redaction},
-    /// };
-    /// # use nettrace_format::example::INFO;
-    ///
-    /// let redaction = Redaction::new([1, 2]).with("customer", Redact::Mask);
-    /// let mut stream = Stream::new(Format::V6).redacted(redaction);
-    /// let mut trace = Vec::new();
-    /// let key_values = &[("customer", "Ada"), ("service", "shop")];
-    /// stream.begin(&TraceInfo { key_values, ..INFO }, &mut trace)?;
-    /// trace.extend(stream.end().bytes());
-    /// let reader = nettrace_reader::Reader::new(&trace[..])?;
-    /// assert_eq!(reader.trace().value("customer"), Some("***"));
-    /// assert_eq!(reader.trace().value("service"), Some("shop"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn redacted(self, redaction: Redaction) -> Self {
-        Self { writer: Box::new(Redacted { redaction, writer: self.writer }), ..self }
-    }
-
-    /// The names of the [redaction](Self::redacted) that nothing has had so far.
-    ///
-    /// ```
-    /// use nettrace_format::{
-    ///     Format, Stream,
-    ///     redact::{Redact, Redaction},
-    /// };
-    /// # use nettrace_format::example::SALE;
-    ///
-    /// let redaction = Redaction::new([1, 2]).with("cents", Redact::Mask);
-    /// let redaction = redaction.with("costumer", Redact::Mask);
-    /// let mut stream = Stream::new(Format::V6).redacted(redaction);
-    /// // The type of `SALE` has a field `cents`.
-    /// stream.define(&[(1, &SALE)], &mut Vec::new())?;
-    /// assert_eq!(stream.unused_names(), ["costumer"]);
-    /// # Ok::<(), nettrace_format::FormatError>(())
-    /// ```
-    #[must_use]
-    pub fn unused_names(&self) -> Vec<&str> {
-        self.writer.unused_names()
-    }
-
     fn from_source(format: Format, source: Source) -> Self {
         let writer = (format.definition().writer)(source);
         Self { format, left_out: LeftOut::default(), writer }
@@ -219,6 +169,11 @@ impl Stream {
     /// [`FormatError`] says why it cannot.
     pub fn check(format: Format, schema: &'static EventSchema) -> Result<(), FormatError> {
         (format.definition().check)(schema)
+    }
+
+    /// Counts an event that the stream does not get.
+    pub(crate) fn refuse(&mut self) {
+        self.left_out.events += 1;
     }
 
     /// Counts what the stream has left out so far.
@@ -289,21 +244,7 @@ impl Stream {
 
     /// Restores the counts of [`left_out`](Self::left_out) to an earlier value. Call it when
     /// everything since then is written again into a new stream.
-    ///
-    /// ```
-    /// use nettrace_format::{Format, Stream, content::ThreadInfo};
-    ///
-    /// let main = ThreadInfo { index: 17, name: Some("main"), ..ThreadInfo::default() };
-    /// let mut stream = Stream::new(Format::V5);
-    /// let before = stream.left_out();
-    /// stream.thread(&main, &mut Vec::new())?;
-    /// // The file could not be created. What it would have had is written again, into another one.
-    /// stream.set_left_out(before);
-    /// stream.thread(&main, &mut Vec::new())?;
-    /// assert_eq!(stream.left_out().thread_names, 1);
-    /// # Ok::<(), nettrace_format::FormatError>(())
-    /// ```
-    pub fn set_left_out(&mut self, left_out: LeftOut) {
+    pub(crate) fn set_left_out(&mut self, left_out: LeftOut) {
         self.left_out = left_out;
     }
 
@@ -404,23 +345,7 @@ impl Stream {
 
     /// Notes the name of a thread that rows are about and name by its OS id. The name applies up to
     /// the next sequence point.
-    ///
-    /// ```
-    /// use nettrace_format::{Format, SubjectId, ThreadIds, content::ThreadInfo};
-    /// # let (mut stream, mut trace) = nettrace_format::example::stream(Format::Heph)?;
-    ///
-    /// // Thread 42, which events are about, under the id that rows of the format have for it.
-    /// match ThreadIds::new(Format::Heph).subject(42) {
-    ///     SubjectId::OsId(id) => stream.subject(id, Some("worker")),
-    ///     SubjectId::Index(index) => {
-    ///         let thread = ThreadInfo { index, name: Some("worker"), ..ThreadInfo::default() };
-    ///         stream.thread(&thread, &mut trace)?;
-    ///     }
-    /// }
-    /// assert_eq!(stream.left_out().thread_names, 0);
-    /// # Ok::<(), nettrace_format::FormatError>(())
-    /// ```
-    pub fn subject(&mut self, os_id: u64, name: Option<&str>) {
+    pub(crate) fn subject(&mut self, os_id: u64, name: Option<&str>) {
         if let Some(name) = name {
             self.writer.subject(os_id, name, &mut self.left_out);
         }
@@ -494,64 +419,13 @@ impl Stream {
         self.writer.stacks(first_id, stacks, pointer_size, out)
     }
 
-    /// Defines a label list under an id. The id applies up to the next sequence point.
-    ///
-    /// # Errors
-    /// Those of the functions of the formats.
-    ///
-    /// ```
-    /// use nettrace_format::{
-    ///     Format, Row,
-    ///     content::{Label, RowHeader},
-    /// };
-    /// # use nettrace_format::example::ROW;
-    /// # let (mut stream, mut trace) = nettrace_format::example::stream(Format::V6)?;
-    ///
-    /// let labels = [Label::Str("tenant", "contoso")];
-    /// stream.labels(1, &labels, &mut trace)?;
-    /// let header = RowHeader { labels: 1, ..ROW };
-    /// let row = Row { header, labels: &labels, stack: &[], payload: &1_250_u32.to_le_bytes() };
-    /// let mut rows = Vec::new();
-    /// stream.row(&row, true, &mut rows)?;
-    /// # let tail = stream.event_block(6_000, 6_000, rows.len(), &mut trace)?;
-    /// # trace.extend(rows);
-    /// # trace.extend(tail);
-    /// # let mut reader = nettrace_reader::Reader::new(&trace[..])?;
-    /// # assert_eq!(reader.next_event()?.map(|event| event.labels().len()), Some(1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn labels(
-        &mut self,
-        id: u32,
-        labels: &[Label<'_>],
-        out: &mut Vec<u8>,
-    ) -> Result<(), FormatError> {
-        self.writer.labels(id, labels, out)
-    }
-
     /// Defines `count` label lists under the ids `first_id`, `first_id + 1` and so on, from their
     /// [encoding in version 6](crate::v6::label_rows_block). The ids apply up to the next sequence
     /// point.
     ///
     /// # Errors
     /// Those of the functions of the formats.
-    ///
-    /// ```
-    /// use nettrace_format::{
-    ///     Format,
-    ///     v6::{LAST_LABEL, Label, put_label},
-    /// };
-    /// # let (mut stream, mut trace) = nettrace_format::example::stream(Format::V6)?;
-    ///
-    /// // One list with one label, which is its last.
-    /// let mut rows = [0; 32];
-    /// let len = put_label(&Label::SpanId(7), &mut rows).expect("it fits");
-    /// rows[0] |= LAST_LABEL;
-    /// stream.label_rows(1, 1, &rows[..len], &mut trace)?;
-    /// assert!(trace.ends_with(&rows[..len]));
-    /// # Ok::<(), nettrace_format::FormatError>(())
-    /// ```
-    pub fn label_rows(
+    pub(crate) fn label_rows(
         &mut self,
         first_id: u32,
         count: u32,

@@ -14,10 +14,10 @@ use crate::{format::Format, writer::IdRules};
 /// use nettrace_format::{Format, ThreadIds};
 ///
 /// let mut ids = ThreadIds::new(Format::V5);
-/// assert_eq!(ids.recorder(1_234).recorder, 1_234);
+/// assert_eq!(ids.recorder(1_234), 1_234);
 /// // Another thread that the system has given the same id. Readers would take its first event for
 /// // a loss, because the numbers of an id must continue.
-/// assert_eq!(ids.recorder(1_234).recorder, 1 << 32);
+/// assert_eq!(ids.recorder(1_234), 1 << 32);
 /// ```
 #[derive(Debug)]
 pub struct ThreadIds {
@@ -31,30 +31,6 @@ pub struct ThreadIds {
 /// bound: 512 KiB. Linux gives no higher id.
 const BOUND: u64 = 1 << 22;
 
-/// The ids of a thread that records events.
-///
-/// [`ThreadIds::recorder`] has an example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecorderIds {
-    /// The id for [`RowHeader::capture_thread`](crate::content::RowHeader::capture_thread).
-    pub recorder: u64,
-    /// The id for [`RowHeader::thread`](crate::content::RowHeader::thread) of rows that are about
-    /// the thread.
-    pub subject: u64,
-}
-
-/// The id of a thread that events are about.
-///
-/// [`ThreadIds::subject`] has an example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SubjectId {
-    /// The thread's OS id, which needs no definition. [`Stream::subject`](crate::Stream::subject)
-    /// gives it a name.
-    OsId(u64),
-    /// A new index, which [`Stream::thread`](crate::Stream::thread) must define.
-    Index(u64),
-}
-
 impl ThreadIds {
     /// Gives ids for traces of `format`.
     #[must_use]
@@ -63,8 +39,10 @@ impl ThreadIds {
         Self { rules, next_index: rules.first_index, taken: Vec::new() }
     }
 
-    /// The ids of a new thread that records events. No two threads get the same `recorder`, even if
-    /// the system gives them the same id one after the other. `os_id` is 0 if it is unknown.
+    /// The id of a new thread that records events: that for
+    /// [`RowHeader::capture_thread`](crate::content::RowHeader::capture_thread). No two threads get
+    /// the same one, even if the system gives them the same id one after the other. `os_id` is 0 if
+    /// it is unknown.
     ///
     /// ```
     /// use nettrace_format::{Format, ThreadIds};
@@ -73,14 +51,13 @@ impl ThreadIds {
     /// let _ = ids.recorder(17);
     /// // The system gives the id to a second thread. Rows about it still name it by that id.
     /// let second = ids.recorder(17);
-    /// assert!(ids.is_index(second.recorder));
-    /// assert_eq!(second.subject, 17);
+    /// assert!(ids.is_index(second));
+    /// assert_eq!(ids.os_subject(17), Some(17));
     /// ```
     #[must_use]
-    pub fn recorder(&mut self, os_id: u64) -> RecorderIds {
+    pub fn recorder(&mut self, os_id: u64) -> u64 {
         let is_own = self.rules.are_os_ids && self.take(os_id);
-        let recorder = if is_own { os_id } else { self.index() };
-        RecorderIds { recorder, subject: self.os_subject(os_id).unwrap_or(recorder) }
+        if is_own { os_id } else { self.index() }
     }
 
     /// The id by which rows name a thread that they are about, whatever id it records under: the
@@ -98,22 +75,10 @@ impl ThreadIds {
         (self.rules.has_os_subjects && self.is_os_id(os_id)).then_some(os_id)
     }
 
-    /// The id of a thread that events are about and that may record none itself.
-    ///
-    /// ```
-    /// use nettrace_format::{Format, SubjectId, ThreadIds};
-    ///
-    /// // Rows of version 5 name threads by their OS ids, those of version 6 by indices.
-    /// assert_eq!(ThreadIds::new(Format::V5).subject(17), SubjectId::OsId(17));
-    /// assert!(matches!(ThreadIds::new(Format::V6).subject(17), SubjectId::Index(_)));
-    /// ```
-    #[must_use]
-    pub fn subject(&mut self, os_id: u64) -> SubjectId {
-        if self.rules.are_os_ids && self.is_os_id(os_id) {
-            SubjectId::OsId(os_id)
-        } else {
-            SubjectId::Index(self.index())
-        }
+    /// Whether rows name a thread that they are about, and that may record none itself, by this OS
+    /// id, without a definition.
+    pub(crate) fn names_by_os_id(&self, os_id: u64) -> bool {
+        self.rules.are_os_ids && self.is_os_id(os_id)
     }
 
     /// A new index.
@@ -186,13 +151,9 @@ mod tests {
     fn an_os_id_is_taken_once() {
         let mut ids = ThreadIds::new(Format::Heph);
         let first = 1 << 22;
-        let own = |id| RecorderIds { recorder: id, subject: id };
-        assert_eq!(ids.recorder(7), own(7));
-        assert_eq!(ids.recorder(7), own(first));
-        assert_eq!(ids.recorder(0), own(first + 1));
-        assert_eq!(ids.recorder(first), own(first + 2));
-        assert_eq!(ids.subject(7), SubjectId::OsId(7));
-        assert_eq!(ids.subject(0), SubjectId::Index(first + 3));
+        assert_eq!([7, 7, 0, first].map(|id| ids.recorder(id)), [7, first, first + 1, first + 2]);
+        assert!(ids.names_by_os_id(7) && !ids.names_by_os_id(0) && !ids.names_by_os_id(first));
+        assert_eq!(ids.os_subject(7), None);
         assert!(ids.can_store(u32::MAX.into()) && !ids.can_store(1 << 32));
     }
 
@@ -200,18 +161,18 @@ mod tests {
     fn a_subject_keeps_its_os_id_in_versions_4_and_5() {
         for format in [Format::V4, Format::V5] {
             let mut ids = ThreadIds::new(format);
-            let _ = ids.recorder(7);
-            assert_eq!(ids.recorder(7), RecorderIds { recorder: 1 << 32, subject: 7 });
+            assert_eq!([7, 7].map(|id| ids.recorder(id)), [7, 1 << 32]);
             // Not taken, because the table would grow; but no index equals it.
-            assert_eq!(ids.recorder(1 << 30).subject, 1 << 30);
+            assert_ne!(ids.recorder(1 << 30), 1 << 30);
+            assert_eq!([7, 1 << 30].map(|id| ids.os_subject(id)), [Some(7), Some(1 << 30)]);
         }
     }
 
     #[test]
     fn version_6_has_indices_alone() {
         let mut ids = ThreadIds::new(Format::V6);
-        assert_eq!(ids.recorder(7), RecorderIds { recorder: 1 << 32, subject: 1 << 32 });
-        assert_eq!(ids.subject(7), SubjectId::Index((1 << 32) + 1));
+        assert_eq!(ids.recorder(7), 1 << 32);
+        assert!(!ids.names_by_os_id(7));
         assert!(ids.is_index(1 << 32) && !ids.is_index(7));
     }
 }

@@ -12,7 +12,7 @@ use crate::v5;
 #[cfg(doc)]
 use crate::{Format, Stream};
 use crate::{
-    content::{Label, RowChange, RowHeader, ThreadInfo, ThreadSequence, TraceInfo},
+    content::{Label, RowHeader, ThreadInfo, ThreadSequence, TraceInfo},
     error::FormatError,
     payload::Refusal,
     stream_end::StreamEnd,
@@ -23,8 +23,7 @@ use crate::{
 /// [`Stream`] has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// The header. Its stack id and label list id were defined by [`Stream::stack`] and
-    /// [`Stream::labels`].
+    /// The header. Its stack id was defined by [`Stream::stack`].
     pub header: RowHeader,
     /// The labels of the list [`RowHeader::labels`].
     pub labels: &'a [Label<'a>],
@@ -99,8 +98,6 @@ pub(crate) struct Definition {
     pub(crate) thread_ids: IdRules,
     /// See [`Stream::end`].
     pub(crate) end: StreamEnd,
-    /// See [`Stream::needs_rows`].
-    pub(crate) needs_rows: bool,
     /// See [`Format::has_stacks_in_rows`].
     pub(crate) has_stacks_in_rows: bool,
     /// See [`Format::needs_fields`].
@@ -186,15 +183,6 @@ pub(crate) trait Writer: Debug + Send + Sync {
         Ok(())
     }
 
-    fn labels(
-        &mut self,
-        _id: u32,
-        _labels: &[Label<'_>],
-        _out: &mut Vec<u8>,
-    ) -> Result<(), FormatError> {
-        Ok(())
-    }
-
     fn label_rows(
         &mut self,
         _first_id: u32,
@@ -225,14 +213,6 @@ pub(crate) trait Writer: Debug + Send + Sync {
         _rows: u32,
         _left_out: &mut LeftOut,
     ) {
-    }
-
-    fn changes_rows(&self) -> bool {
-        false
-    }
-
-    fn change_row(&self, _row: &[u8], _change: &RowChange, _out: &mut Vec<u8>) -> Option<usize> {
-        None
     }
 
     fn event_block(
@@ -268,6 +248,10 @@ pub(crate) trait Writer: Debug + Send + Sync {
         0
     }
 
+    fn has_untold_losses(&self) -> bool {
+        false
+    }
+
     fn closing_size(&self) -> u64;
 
     /// Returns a position that only [`rewind`](Self::rewind) can interpret.
@@ -276,10 +260,6 @@ pub(crate) trait Writer: Debug + Send + Sync {
     fn rewind(&mut self, mark: usize);
 
     fn settle(&mut self) {}
-
-    fn unused_names(&self) -> Vec<&str> {
-        Vec::new()
-    }
 }
 
 /// Whether a type has descriptive parts that none of its events contains.

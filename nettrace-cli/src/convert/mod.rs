@@ -35,11 +35,8 @@ use std::{
 };
 
 use nettrace_event::keys;
-use nettrace_format::{
-    Format,
-    content::{SystemTimeParts, TraceInfo},
-};
-use nettrace_reader::{Item, Reader, Totals, Trace, WallTime};
+use nettrace_format::{Format, content::TraceInfo};
+use nettrace_reader::{Item, Reader, Totals, Trace};
 use nettrace_views::viewers::{Options, View};
 
 #[cfg(feature = "parquet")]
@@ -275,27 +272,13 @@ fn rewrite<R: nettrace_reader::Source>(
 /// Hands the facts about the trace to `take`, in the form that the writers want.
 fn with_info<T>(trace: &Trace, take: impl FnOnce(&TraceInfo<'_>) -> T) -> T {
     take(&TraceInfo {
-        sync_utc: system_time(&trace.sync_time),
+        sync_utc: (&trace.sync_time).into(),
         sync_ticks: trace.sync_ticks,
         ticks_per_second: trace.ticks_per_second,
         // Addresses are 64 bits here, whatever size the trace states. Every format has 4 and 8.
         pointer_size: if trace.pointer_size == 4 { 4 } else { 8 },
         key_values: &types::pairs(&trace.key_values),
     })
-}
-
-/// A time of day in the form that the writers want.
-pub(crate) fn system_time(time: &WallTime) -> SystemTimeParts {
-    SystemTimeParts {
-        year: time.year as u16,
-        month: time.month as u16,
-        day_of_week: time.day_of_week as u16,
-        day: time.day as u16,
-        hour: time.hour as u16,
-        minute: time.minute as u16,
-        second: time.second as u16,
-        millisecond: time.millisecond as u16,
-    }
 }
 
 /// [`report`]s what a rewriter and its reader have left out.

@@ -22,7 +22,7 @@ use nettrace_reader::{
 use nettrace_views::model::{process_of, recording_and_key};
 
 use crate::{
-    convert::{system_time, types},
+    convert::types,
     event_ids::{EventIds, IdRequest, Sharing},
     failure::Failure,
     files::{Origins, Recording},
@@ -223,7 +223,7 @@ impl Stream {
         let own: Vec<_> = (0..).zip(recordings).map(|(at, it)| stream.own(at, it)).collect();
         let key_values = key_values(&own, recordings);
         let info = TraceInfo {
-            sync_utc: system_time(&time),
+            sync_utc: (&time).into(),
             sync_ticks: stream.last,
             ticks_per_second: match stream.first {
                 Some(_) => 1_000_000_000,

@@ -6,6 +6,7 @@ use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, Place, Provider
 use nettrace_format::{
     Format, Row, Stream,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
+    v6,
 };
 use nettrace_reader::heph::{Reader, SpanPart};
 use testkit::{activities, effort, reference::dotnet_traces};
@@ -75,7 +76,9 @@ fn trace(format: Format, rows: &[(u64, u32, u64, u64, &[u8])]) -> Vec<u8> {
             labels.push(Label::RelatedActivityId(activity(*parent)));
         }
         labels.extend([Label::TraceId([0xAB; 16]), Label::SpanId(*span)]);
-        stream.labels(number, &labels, &mut out).unwrap();
+        if format == Format::V6 {
+            v6::label_list_block(number, &[&labels], &mut out).unwrap();
+        }
         let header = RowHeader {
             metadata_id: *metadata_id,
             sequence: number,

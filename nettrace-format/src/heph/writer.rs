@@ -28,7 +28,6 @@ pub(crate) static HEPH: Definition = Definition {
         most: u32::MAX as u64,
     },
     end: StreamEnd::padded(Padding::new(heph::padding)),
-    needs_rows: false,
     has_stacks_in_rows: true,
     needs_fields: true,
     converts: |_| true,

@@ -34,18 +34,7 @@ impl Stream {
 
     /// Whether a sequence point should come soon, because many threads have ended since the last
     /// one and it must name them.
-    ///
-    /// ```
-    /// use nettrace_format::{Format, v6::ThreadSequence};
-    /// # let (mut stream, mut trace) = nettrace_format::example::stream(Format::V5)?;
-    ///
-    /// stream.remove_threads(&[ThreadSequence { thread: 17, sequence: 0 }], &mut trace)?;
-    /// // One thread that has ended is no reason yet.
-    /// assert!(!stream.wants_point());
-    /// # Ok::<(), nettrace_format::FormatError>(())
-    /// ```
-    #[must_use]
-    pub fn wants_point(&self) -> bool {
+    pub(crate) fn wants_point(&self) -> bool {
         self.writer.wants_point()
     }
 
@@ -86,19 +75,9 @@ impl Stream {
         self.writer.untold_losses()
     }
 
-    /// Whether only a stream with rows can tell losses, and only by sequence points. In such
-    /// formats the next sequence point also tells the end of a thread, so the thread must be
-    /// removed before it.
-    ///
-    /// ```
-    /// use nettrace_format::{Format, Stream};
-    ///
-    /// assert!(Stream::new(Format::V5).needs_rows());
-    /// assert!(!Stream::new(Format::V6).needs_rows());
-    /// ```
-    #[must_use]
-    pub fn needs_rows(&self) -> bool {
-        self.format.definition().needs_rows
+    /// Whether a sequence point would tell losses that nothing else in the stream tells.
+    pub(crate) fn has_untold_losses(&self) -> bool {
+        self.writer.has_untold_losses()
     }
 
     /// The most bytes that the end of the stream takes: a [sequence point](Self::sequence_point)

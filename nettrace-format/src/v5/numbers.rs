@@ -91,7 +91,9 @@ impl Numbers {
     /// A new stream begins, which shows nothing yet. What is owed stays owed.
     pub(crate) fn begin(&mut self) {
         let gone = mem::take(&mut self.gone);
-        let owed = self.state.owed + gone.iter().map(|gone| u64::from(gone.owes)).sum::<u64>();
+        let gone = gone.iter().map(|gone| gone.owes);
+        let live = self.threads.values().map(Thread::owes);
+        let owed = self.state.owed + gone.chain(live).map(u64::from).sum::<u64>();
         *self = Self { state: State { owed, latest: None }, ..Self::default() };
     }
 
@@ -186,6 +188,13 @@ impl Numbers {
     /// Whether a sequence point has something to tell, even if its caller names no thread.
     pub(crate) fn has_untold(&self) -> bool {
         !self.gone.is_empty()
+            || self.state.owed > 0 && self.state.latest.is_some()
+            || self.threads.values().any(Thread::is_untold)
+    }
+
+    /// Whether a sequence point would tell losses.
+    pub(crate) fn has_untold_losses(&self) -> bool {
+        self.gone.iter().any(|gone| gone.owes > 0)
             || self.state.owed > 0 && self.state.latest.is_some()
             || self.threads.values().any(Thread::is_untold)
     }
@@ -342,6 +351,11 @@ impl Numbers {
 impl Thread {
     /// Whether the stream does not show the thread's last number yet.
     fn is_untold(&self) -> bool {
-        self.has_rows && self.shown != self.last
+        self.owes() > 0
+    }
+
+    /// How many of its lost events the stream does not show yet.
+    fn owes(&self) -> u32 {
+        if self.has_rows { self.last.wrapping_sub(self.shown) } else { 0 }
     }
 }

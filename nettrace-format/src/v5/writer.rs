@@ -49,7 +49,6 @@ const OLDER: Definition = Definition {
         most: u64::MAX,
     },
     end: StreamEnd::new(&Stream::END_OF_STREAM),
-    needs_rows: true,
     has_stacks_in_rows: false,
     needs_fields: false,
     converts: |schema| v5::needs_mapping(Version::V4, schema),
@@ -272,6 +271,10 @@ impl Writer for Objects {
 
     fn untold_losses(&self) -> u64 {
         self.numbers.owed()
+    }
+
+    fn has_untold_losses(&self) -> bool {
+        self.numbers.has_untold_losses()
     }
 
     fn closing_size(&self) -> u64 {

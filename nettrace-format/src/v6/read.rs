@@ -136,6 +136,16 @@ impl<'a> Rows<'a> {
         Ok(Self { rest, state: RowState::new() })
     }
 
+    /// The bytes of the rows to come.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The header of the last row.
+    pub(crate) fn last(&self) -> &RowHeader {
+        self.state.last()
+    }
+
     /// The next row: its header and its payload.
     ///
     /// # Errors

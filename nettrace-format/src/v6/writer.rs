@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, vec::Vec};
 
 use crate::{
-    content::{Label, RowChange, ThreadInfo, ThreadSequence, TraceInfo},
+    content::{ThreadInfo, ThreadSequence, TraceInfo},
     error::FormatError,
     payload::Refusal,
     stream_end::StreamEnd,
@@ -24,7 +24,6 @@ pub(crate) static V6: Definition = Definition {
         most: u64::MAX,
     },
     end: StreamEnd::new(&v6::END_OF_STREAM),
-    needs_rows: false,
     has_stacks_in_rows: false,
     needs_fields: false,
     converts: |_| false,
@@ -97,15 +96,6 @@ impl Writer for Blocks {
         v6::stack_block(first_id, stacks, pointer_size, out)
     }
 
-    fn labels(
-        &mut self,
-        id: u32,
-        labels: &[Label<'_>],
-        out: &mut Vec<u8>,
-    ) -> Result<(), FormatError> {
-        v6::label_list_block(id, &[labels], out)
-    }
-
     fn label_rows(
         &mut self,
         first_id: u32,
@@ -131,18 +121,6 @@ impl Writer for Blocks {
         }
         out.extend_from_slice(row.payload);
         Ok(0)
-    }
-
-    fn takes_rows_as_recorded(&self, _: u64, _: u32) -> bool {
-        true
-    }
-
-    fn changes_rows(&self) -> bool {
-        true
-    }
-
-    fn change_row(&self, row: &[u8], change: &RowChange, out: &mut Vec<u8>) -> Option<usize> {
-        v6::change_row(row, change, out)
     }
 
     fn event_block(

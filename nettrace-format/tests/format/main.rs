@@ -18,7 +18,7 @@ mod limits;
 mod older_bytes;
 mod older_limits;
 mod older_payloads;
-mod rewind;
 mod rows;
+mod stages;
 mod support;
 mod walk;

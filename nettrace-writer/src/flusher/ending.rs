@@ -52,13 +52,16 @@ impl Flusher {
         let latest = self.sources.iter().filter_map(|source| source.segments.back());
         let latest = latest.map(|segment| segment.last_ts).max();
         self.timeline.put_off(latest.unwrap_or(0));
-        self.ends = true;
         let complete = self.round(true, LAST_PATIENCE);
         if !complete {
             // A thread is stuck in an event, so there was no sequence point. Tell the threads'
             // numbers nevertheless.
             self.leave_stuck();
             self.tell_last_numbers();
+        }
+        self.end_stream();
+        if self.out.len() > 0 {
+            self.write_out();
         }
         let ended = self.sink.finish();
         if let (None, Err(error)) = (&self.failed, &ended) {

@@ -37,7 +37,7 @@ pub(crate) use self::own_thread::OwnThread;
 
 use std::{panic, sync::Arc, time::Duration};
 
-use nettrace_format::Stream;
+use nettrace_format::Stage;
 
 use crate::{
     flusher::{
@@ -106,7 +106,8 @@ pub(crate) struct Schedule {
 /// What the trace is made of.
 #[derive(Debug)]
 pub(crate) struct NewTrace {
-    pub(crate) stream: Stream,
+    /// What turns version 6 into what the sink gets. `None`: the sink gets version 6.
+    pub(crate) stage: Option<Box<dyn Stage>>,
     pub(crate) ids: Ids,
     pub(crate) key_values: Vec<(String, String)>,
 }
@@ -149,11 +150,7 @@ pub(crate) struct Flusher {
     stream: StreamState,
     /// How many bytes of blocks are in the stream, and how many rows are in the last block.
     stream_len: u64,
-    /// How many rows of it the sink has.
-    stream_rows: u64,
     last_rows: u64,
-    /// Whether what is written now is the session's last.
-    ends: bool,
     /// A final error: nothing is written after it.
     failed: Option<Error>,
     trouble: Option<Trouble>,
@@ -198,7 +195,7 @@ impl std::fmt::Debug for dyn Sink {
 /// What stands for events without a thread, and for threads that readers do not know.
 fn nobodies(trace: &mut Trace, session: &Shared) -> [TraceThread; 2] {
     UnattributedCounter::ALL.map(|nobody| {
-        let mut thread = trace.thread(None);
+        let mut thread = trace.thread();
         if let Some(file) = &session.persistent {
             file.set_index(nobody.slot(), thread.index());
             thread.slot = Some(nobody.slot());
@@ -222,6 +219,7 @@ impl Flusher {
         let most_interned = (budget / 16).max(LEAST_INTERNED);
         let mut trace = Trace::new(trace, most_interned);
         let [unplaced, forgotten] = nobodies(&mut trace, &session);
+        let out = trace.output();
         let mut flusher = Self {
             timeline: Timeline::new(session.source),
             session,
@@ -237,13 +235,11 @@ impl Flusher {
             forgotten,
             forgotten_extra: 0,
             leaving: Vec::new(),
-            out: Output::default(),
+            out,
             collected: Vec::new(),
             stream: StreamState::Empty,
             stream_len: 0,
-            stream_rows: 0,
             last_rows: 0,
-            ends: false,
             failed: None,
             trouble: None,
             last_failure: None,
@@ -467,9 +463,11 @@ impl Flusher {
             self.waited_in_vain = true;
         }
         let tries = self.try_again(point);
+        let wants_point = self.trace.wants_point();
+        self.dirty |= wants_point;
         let is_due = point
             || tries
-            || self.trace.wants_point()
+            || wants_point
             || self.since_point >= self.schedule.sequence_point_bytes
             || self.last_point.elapsed() >= self.schedule.sequence_point_interval;
         let point = complete && is_due && self.writes();
@@ -585,7 +583,7 @@ impl Flusher {
             std::mem::take(&mut roster.new)
         });
         for buffer in new {
-            let mut trace = self.trace.thread(Some(&buffer.thread));
+            let mut trace = self.trace.thread();
             trace.slot = buffer.record.place.checked_sub(1);
             if let (Some(file), Some(slot)) = (&self.session.persistent, trace.slot) {
                 file.set_index(slot, trace.index());

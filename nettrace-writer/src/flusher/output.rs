@@ -12,6 +12,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Output {
     own: Vec<u8>,
+    /// What comes before a stage: the block of version 6 that is being made.
+    unstaged: Option<Vec<u8>>,
     /// Rows that were copied from chunks, apart from what is around them: a block's header says how
     /// long they are.
     pub(super) rows: Rows,
@@ -62,8 +64,26 @@ pub(super) struct Written {
 }
 
 impl Output {
+    /// A batch in front of which there is a stage: what is added waits for
+    /// [`stage`](Self::stage).
+    pub(super) fn staged() -> Self {
+        Self { unstaged: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// Calls `convert` with the block of version 6 that waits, and adds the bytes that it appends.
+    pub(super) fn stage<R>(&mut self, convert: impl FnOnce(&[u8], &mut Vec<u8>) -> R) -> R {
+        let mut block = self.unstaged.take().unwrap_or_default();
+        let result = self.own(|out| convert(&block, out));
+        block.clear();
+        self.unstaged = Some(block);
+        result
+    }
+
     /// Adds the bytes that `write` appends.
     pub(super) fn own<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        if let Some(block) = &mut self.unstaged {
+            return write(block);
+        }
         let start = self.own.len();
         let result = write(&mut self.own);
         let end = self.own.len();
@@ -76,9 +96,15 @@ impl Output {
         result
     }
 
-    /// Adds a part of a chunk.
-    pub(super) fn chunk(&mut self, chunk: u32, start: usize, end: usize) {
-        if end > start {
+    /// Adds a part of a chunk, which has these bytes.
+    pub(super) fn chunk(
+        &mut self,
+        (chunk, bytes): (u32, &[u8]),
+        Range { start, end }: Range<usize>,
+    ) {
+        if let Some(block) = &mut self.unstaged {
+            block.extend_from_slice(&bytes[start..end]);
+        } else if end > start {
             self.pieces.push(Piece::Chunk(chunk, start, end));
             self.len += (end - start) as u64;
         }
@@ -86,7 +112,7 @@ impl Output {
 
     /// Adds a range of the rows.
     pub(super) fn copied(&mut self, range: Range<usize>) {
-        if range.len() > COPIED {
+        if range.len() > COPIED && self.unstaged.is_none() {
             self.len += range.len() as u64;
             self.pieces.push(Piece::Rows(range.start, range.end));
         } else {
@@ -146,10 +172,6 @@ impl Output {
 
     pub(super) fn len(&self) -> u64 {
         self.len
-    }
-
-    pub(super) fn rows(&self) -> u64 {
-        self.total_rows
     }
 
     /// Whether to hand the batch over now. Large writes are cheap, but chunks should come back

@@ -110,7 +110,6 @@ impl Flusher {
         self.out.give_back(&self.session.pool);
         self.session.add_written(written.rows, written.lost, written.bytes);
         self.stream_len += written.bytes;
-        self.stream_rows += written.rows;
         if written.blocks > 0 {
             self.last_rows = written.last_rows;
         }
@@ -237,10 +236,10 @@ impl Flusher {
         }
     }
 
-    /// The last failure of the sink, if the last stream cannot tell what was lost.
+    /// The last failure of the sink, if no stream could tell what was lost.
     pub(super) fn untold(&self) -> Option<Error> {
         let failure = self.last_failure.as_ref()?;
-        (self.dirty && !self.tells_losses()).then(|| Error::Sink(failure.error()))
+        (self.trace.untold_losses() > 0).then(|| Error::Sink(failure.error()))
     }
 
     /// The error, if any, that keeps the sink from having received everything.

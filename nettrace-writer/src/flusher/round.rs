@@ -16,9 +16,9 @@
 //!
 //! *Losses are told once.* The sequence numbers of a stream continue after the last number that an
 //! earlier stream shows ([`TraceThread::owes`]). If a stream ends before it shows a loss, the loss
-//! is a gap in the next stream that has a row of the thread or a sequence point. Versions 4 and 5
-//! do not introduce threads, so there only a stream with rows can tell losses, and only the
-//! session's last sequence point uses the room for closing.
+//! is a gap in the next stream that has a row of the thread or a sequence point. A
+//! [stage](nettrace_format::Stage) tells in its own way what its format cannot show so, at the
+//! latest when the stream [ends](Flusher::end_stream).
 //!
 //! *A stream begins with rows or losses*, not with definitions: while nothing happens no stream
 //! begins. The age of a stream matters only to rows. So a loss alone begins a stream only if it
@@ -130,9 +130,6 @@ impl Flusher {
         }
         self.count_numbers();
         if point {
-            if self.trace.removes_threads_at_points() {
-                self.remove_ended()?;
-            }
             self.write_point(ts)?;
             self.last_point = Stopwatch::start();
         }
@@ -271,6 +268,7 @@ impl Flusher {
     /// Writes what was made for the old stream, and begins a new one. The new stream begins with
     /// something of the time `next`. Returns a bound: nothing in the new stream will be older.
     fn begin_stream(&mut self, next: u64) -> u64 {
+        self.end_stream();
         self.write_out();
         self.stream = StreamState::Absent;
         for leaving in mem::take(&mut self.leaving) {
@@ -289,6 +287,16 @@ impl Flusher {
         self.open_stream(next)
     }
 
+    /// Has a stage tell what is untold. Not after a failure of the sink: that stream may be broken,
+    /// and the next one tells it.
+    pub(super) fn end_stream(&mut self) {
+        if self.writes() && self.trouble.is_none() && !self.stream.is_empty() {
+            if let Err(error) = self.trace.end_stream(&mut self.out) {
+                self.fail(error.into());
+            }
+        }
+    }
+
     /// Opens a stream that begins with something of the time `next`. Returns a bound: nothing in
     /// the stream will be older.
     pub(super) fn open_stream(&mut self, next: u64) -> u64 {
@@ -301,7 +309,7 @@ impl Flusher {
             self.timeline.measure_pace();
             match self.start_stream(oldest) {
                 Ok(()) => {
-                    (self.stream, self.stream_len, self.stream_rows) = (StreamState::Empty, 0, 0);
+                    (self.stream, self.stream_len) = (StreamState::Empty, 0);
                     self.trouble = None;
                 }
                 Err(error) => {
@@ -340,21 +348,15 @@ impl Flusher {
         let unplaced = self.session.unplaced();
         self.unplaced.told = self.unplaced.told.max(unplaced);
         self.dirty |= self.unplaced.owes();
-        let introduces = !self.trace.removes_threads_at_points();
         while self.dirty && self.writes() {
             let is_all = self.declare_who_owes()?;
-            let fits_twice = self.has_room(self.out.len() + self.trace.closing_size());
-            if !introduces && (!self.tells_losses() || !(fits_twice || self.ends)) {
-                // This point would tell nothing, or take the room of the last one.
-                return Ok(());
-            }
             if !matches!(self.stream, StreamState::Closed) {
                 let threads = self.sources.iter_mut().map(|source| &mut source.trace);
                 let threads = threads.chain([&mut self.unplaced, &mut self.forgotten]);
                 self.trace.sequence_point(ts, threads, &mut self.out)?;
                 self.session.sink.sequence_points.fetch_add(1, Ordering::Relaxed);
                 self.since_point = 0;
-                let is_last = introduces && !self.has_room(self.out.len());
+                let is_last = !self.has_room(self.out.len());
                 self.stream = if is_last { StreamState::Closed } else { StreamState::Open };
             }
             self.dirty = !is_all;
@@ -363,12 +365,6 @@ impl Flusher {
             }
         }
         Ok(())
-    }
-
-    /// Whether a sequence point in the stream tells losses. Definitions without rows can be there
-    /// if the sink has kept a part of a batch.
-    pub(super) fn tells_losses(&self) -> bool {
-        !self.trace.removes_threads_at_points() || self.stream_rows + self.out.rows() > 0
     }
 
     /// Declares the threads that a sequence point must name because they have lost events. Returns
@@ -410,9 +406,6 @@ impl Flusher {
             }
         };
         self.trace.declare(thread, named, &mut self.out)?;
-        if self.trace.removes_threads_at_points() {
-            return Ok(true);
-        }
         if !self.stream.is_empty() && !self.has_room(self.out.len()) {
             self.take_back(&before);
             return Ok(false);
@@ -481,8 +474,6 @@ impl Flusher {
             return Ok(());
         }
         if self.thread(who).owes() {
-            // Some formats tell the losses by a sequence point.
-            self.dirty |= self.trace.removes_threads_at_points();
             if !self.declare(who)? {
                 self.begin_stream(self.last_ts);
                 if matches!(who, Who::Leaving(_)) || !self.writes() {
@@ -527,14 +518,6 @@ impl Flusher {
         }
         self.unplaced.told = self.unplaced.told.max(self.session.unplaced());
         self.remove(Who::Unplaced)?;
-        self.remove(Who::Forgotten)?;
-        let can_tell = self.writes() && self.tells_losses();
-        if self.trace.removes_threads_at_points() && can_tell {
-            // This point claims an order that holds: everything in hand is written, and nothing
-            // will follow.
-            let ts = self.timeline.begin_round(&self.session.floor);
-            self.trace.sequence_point(ts, std::iter::empty(), &mut self.out)?;
-        }
-        Ok(())
+        self.remove(Who::Forgotten)
     }
 }

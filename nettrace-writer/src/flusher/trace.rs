@@ -1,4 +1,7 @@
 //! The bytes of a trace: what the stream has said so far, and the blocks that say what comes next.
+//!
+//! They are of version 6. A [stage](Stage) turns each block into what the sink gets, if the trace
+//! has another format or lacks some values.
 
 mod rewriting;
 mod rollback;
@@ -10,11 +13,9 @@ use std::{collections::HashMap, ops::Range};
 
 use nettrace_event::keys;
 use nettrace_format::{
-    Format, FormatError, LeftOut, RecorderIds, Row, Stream, StreamEnd, SubjectId, ThreadIds,
-    content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
-    v6::ThreadSequence,
+    FormatError, LeftOut, Stage, StreamEnd,
+    v6::{self, SequencePointFlags, SystemTimeParts, ThreadInfo, ThreadSequence, TraceInfo},
 };
-use nettrace_span::frames;
 
 use crate::{
     flusher::{
@@ -43,10 +44,8 @@ const NO_PROCESSOR: u32 = u32::MAX;
 /// A thread, as the trace knows it.
 #[derive(Debug)]
 pub(super) struct TraceThread {
-    /// The number with which rows name this thread if it recorded them.
+    /// The number with which rows name this thread.
     index: u64,
-    /// The number with which rows name this thread if they are about it.
-    subject: u64,
     /// The last number that is accounted for: it has a row, or its event is known to be lost.
     pub(super) told: u64,
     said: Said,
@@ -77,14 +76,6 @@ impl InForce {
     }
 }
 
-/// The labels that an escape says.
-fn labels_of<'a>(escape: &EscapeBytes<'a>) -> Vec<Label<'a>> {
-    match escape.span() {
-        Some((labels, ids)) => frames::labels(ids).chain(frames::decode(labels)).collect(),
-        None => frames::decode(escape.data).collect(),
-    }
-}
-
 impl TraceThread {
     /// Whether events are missing that no stream shows as a gap yet.
     pub(super) fn owes(&self) -> bool {
@@ -95,7 +86,7 @@ impl TraceThread {
         self.said.declared
     }
 
-    /// The number with which rows name this thread if it recorded them.
+    /// The number with which rows name this thread.
     pub(super) fn index(&self) -> u64 {
         self.index
     }
@@ -134,19 +125,24 @@ pub(super) struct Told {
     labels: Option<(Escape, Range<usize>)>,
 }
 
+/// The index of a trace's first thread. Readers do not take it for an id of the system.
+const FIRST_THREAD: u64 = 1 << 32;
+
 /// How many related threads are remembered: rows are about them, but they recorded none.
 const MOST_RELATED: usize = 1 << 14;
 
 /// The state of one stream.
 #[derive(Debug)]
 pub(super) struct Trace {
-    stream: Stream,
+    stage: Option<Box<dyn Stage>>,
     key_values: Vec<(String, String)>,
-    /// What readers tell the streams of one recording by, in formats that have a place for it, and
-    /// the number of the stream that begins next.
-    recording: Option<String>,
+    /// What readers tell the streams of one recording by, and the number of the stream that begins
+    /// next.
+    recording: String,
     number: u64,
-    ids: ThreadIds,
+    next_thread: u64,
+    /// How many threads are declared.
+    declared: usize,
     /// Whether a type is defined, by its metadata id.
     defined: Vec<bool>,
     /// How many of the [types that the session has met](Shared::met_since) are defined.
@@ -169,14 +165,14 @@ pub(super) struct Trace {
 impl Trace {
     /// A trace that remembers `most_interned` bytes of stacks, and as many of label lists.
     pub(super) fn new(new: NewTrace, most_interned: usize) -> Self {
-        let NewTrace { stream, ids: label_ids, key_values } = new;
-        let format = stream.format();
+        let NewTrace { stage, ids: label_ids, key_values } = new;
         Self {
-            stream,
+            stage,
             key_values,
-            recording: (format == Format::V6).then(|| format!("{:016x}", at_random())),
+            recording: format!("{:016x}", at_random()),
             number: 1,
-            ids: ThreadIds::new(format),
+            next_thread: FIRST_THREAD,
+            declared: 0,
             defined: Vec::new(),
             known_types: 0,
             stacks: Interned::new(most_interned),
@@ -196,7 +192,7 @@ impl Trace {
     /// define nothing.
     pub(super) fn header(&mut self, sync: Sync) -> Result<Vec<u8>, FormatError> {
         self.defined.clear();
-        self.known_types = 0;
+        (self.known_types, self.declared) = (0, 0);
         self.stacks.begin();
         self.label_lists.begin();
         self.related.clear();
@@ -204,10 +200,12 @@ impl Trace {
         let processors = processors::online().to_string();
         let process = std::process::id().to_string();
         let number = self.number.to_string();
-        let mut key_values = vec![("ProcessId", &*process), ("HardwareThreadCount", &*processors)];
-        if let Some(recording) = &self.recording {
-            key_values.extend([(keys::RECORDING, &**recording), (keys::FILE, &number)]);
-        }
+        let mut key_values = vec![
+            ("ProcessId", &*process),
+            ("HardwareThreadCount", &processors),
+            (keys::RECORDING, &self.recording),
+            (keys::FILE, &number),
+        ];
         key_values.extend(self.key_values.iter().map(|(key, value)| (&**key, &**value)));
         let info = TraceInfo {
             sync_utc: SystemTimeParts::from_unix_millis(sync.unix_millis as i64),
@@ -216,7 +214,13 @@ impl Trace {
             pointer_size: size_of::<usize>() as u32,
             key_values: &key_values,
         };
-        self.stream.begin(&info, &mut out)?;
+        match &mut self.stage {
+            Some(stage) => stage.begin(&info, &mut out)?,
+            None => {
+                v6::stream_header(&mut out);
+                v6::trace_block(&info, &mut out)?;
+            }
+        }
         self.settle();
         Ok(out)
     }
@@ -232,52 +236,73 @@ impl Trace {
     }
 
     pub(super) fn end(&self) -> StreamEnd {
-        self.stream.end()
+        self.stage.as_ref().map_or(StreamEnd::new(&v6::END_OF_STREAM), |stage| stage.end())
     }
 
-    /// Whether a sequence point should come soon: many threads have ended, and it must name them.
+    /// Whether a sequence point should come soon: see [`Stage::wants_point`].
     pub(super) fn wants_point(&self) -> bool {
-        self.stream.wants_point()
+        self.stage.as_ref().is_some_and(|stage| stage.wants_point())
     }
 
     /// The largest number of bytes that it takes to end the stream now: to tell every thread's last
     /// number, and to remove the threads.
     pub(super) fn closing_size(&self) -> u64 {
-        self.stream.closing_size()
+        // A block header has 4 bytes, the fixed part of a sequence point 16, an entry up to 15. A
+        // block that removes one thread has 4 bytes and an entry.
+        let own = || (4 + 16) + self.declared as u64 * (15 + 4 + 15);
+        self.stage.as_ref().map_or_else(own, |stage| stage.closing_size())
     }
 
-    /// Whether sequence points, not removals, tell the last numbers of threads that ended.
-    pub(super) fn removes_threads_at_points(&self) -> bool {
-        self.stream.needs_rows()
+    /// Writes what a stage must still tell in the stream.
+    pub(super) fn end_stream(&mut self, out: &mut Output) -> Result<(), FormatError> {
+        if let Some(stage) = &mut self.stage {
+            out.stage(|_, out| stage.finish(out))?;
+            self.end_block(0, out)?;
+        }
+        Ok(())
+    }
+
+    /// How many lost events no stream has told, because a stage could not.
+    pub(super) fn untold_losses(&self) -> u64 {
+        self.stage.as_ref().map_or(0, |stage| stage.untold_losses())
     }
 
     /// The names of values to keep out that nothing has had so far.
     pub(super) fn unredacted(&self) -> Vec<&str> {
-        self.stream.unused_names()
+        self.stage.as_ref().map(|stage| stage.unused_names()).unwrap_or_default()
     }
 
     pub(super) fn left_out(&self) -> LeftOut {
-        self.stream.left_out()
+        self.stage.as_ref().map(|stage| stage.left_out()).unwrap_or_default()
     }
 
     /// Restores what [`left_out`](Self::left_out) returned, because the stream that was begun since
     /// does not exist.
     pub(super) fn set_left_out(&mut self, left_out: LeftOut) {
-        self.stream.set_left_out(left_out);
+        if let Some(stage) = &mut self.stage {
+            stage.set_left_out(left_out);
+        }
+    }
+
+    /// A batch for what this trace writes.
+    pub(super) fn output(&self) -> Output {
+        if self.stage.is_some() { Output::staged() } else { Output::default() }
     }
 
     /// A thread that is new to the session. The trace says nothing of it yet.
-    pub(super) fn thread(&mut self, who: Option<&ThreadRef>) -> TraceThread {
-        let os_id = who.map_or(0, ThreadRef::os_id);
-        let RecorderIds { recorder, subject } = self.ids.recorder(os_id);
+    pub(super) fn thread(&mut self) -> TraceThread {
         TraceThread {
-            index: recorder,
-            subject,
+            index: self.new_index(),
             told: 0,
             said: Said::default(),
             labels: InForce::NOTHING,
             slot: None,
         }
+    }
+
+    fn new_index(&mut self) -> u64 {
+        self.next_thread += 1;
+        self.next_thread - 1
     }
 
     /// Defines the event types that rows of the session may have and that are not defined yet.
@@ -300,11 +325,19 @@ impl Trace {
                     changes.push(Change::Type(index));
                 }
             });
-        if !types.is_empty() {
-            out.own(|out| self.stream.define(&types, out))?;
-            self.end_block(0, out);
+        if types.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        if let Some(stage) = &mut self.stage {
+            out.stage(|_, out| stage.define(&types, out))?;
+        } else {
+            let mut rows = Vec::new();
+            for (id, schema) in types {
+                v6::metadata_row(id, schema, &mut rows)?;
+            }
+            out.own(|out| v6::metadata_block(&rows, out))?;
+        }
+        self.end_block(0, out).map(drop)
     }
 
     /// Declares a thread, unless it is declared.
@@ -344,16 +377,23 @@ impl Trace {
             os_thread_id: os_thread_id.filter(|&id| id != 0),
             key_values: &key_values,
         };
-        out.own(|out| self.stream.thread(&thread, out))?;
-        self.end_block(0, out);
-        Ok(())
+        let mut row = Vec::new();
+        v6::thread_row(&thread, &mut row)?;
+        out.own(|out| v6::thread_block(&row, out))?;
+        self.declared += 1;
+        self.end_block(0, out).map(drop)
     }
 
-    /// Ends a block (or several) with this many rows.
-    fn end_block(&mut self, rows: u64, out: &mut Output) {
-        if out.end_block(rows) {
+    /// Ends a block (or several) with this many rows. Returns how many of them a stage refuses.
+    fn end_block(&mut self, rows: u64, out: &mut Output) -> Result<u64, FormatError> {
+        let mut refused = 0;
+        if let Some(stage) = &mut self.stage {
+            refused = out.stage(|blocks, out| stage.blocks(blocks, out))?;
+        }
+        if out.end_block(rows.saturating_sub(refused)) {
             self.mark_block();
         }
+        Ok(refused)
     }
 
     /// Forgets what the last stream said of a thread, because a new stream begins.
@@ -397,91 +437,48 @@ impl Trace {
             // Do it now, while no block is being made whose rows refer to them.
             self.forget_related(out)?;
         }
-        if segment.correction.is_none() && self.stream.changes_rows() {
-            return self.spliced(thread, segment, sorted, pool, out);
+        match segment.correction {
+            None => self.spliced(thread, segment, sorted, pool, out),
+            Some(_) => self.rewritten(thread, segment, sorted, pool, out),
         }
-        let first_number = segment.number.wrapping_sub(thread.said.base) as u32;
-        let as_recorded = !segment.has_escapes()
-            && segment.correction.is_none()
-            && self.stream.takes_rows_as_recorded(thread.index, first_number);
-        if !as_recorded {
-            return self.rewritten(thread, segment, sorted, pool, out);
-        }
-        let told = Told { refused: 0, labels: None };
-        let mut walk = segment.walk(pool);
-        let Some(Step::Row(first, payload)) = walk.next() else { return Ok(told) };
-        let list = labels_of(&thread.labels.escape());
-        let header = RowHeader {
-            sequence: first_number,
-            capture_thread: thread.index,
-            thread: thread.subject,
-            processor: NO_PROCESSOR,
-            labels: self.labels(&thread.labels.escape(), out)?,
-            sorted,
-            ..first
-        };
-        let row = Row { header, labels: &list, stack: &[], payload };
-        let mut rows = std::mem::take(&mut self.scratch);
-        rows.clear();
-        let taken = self.stream.row(&row, true, &mut rows);
-        debug_assert!(taken.is_ok(), "what is taken as recorded has no payload of its own");
-        // The rows after the first stay as the producer wrote them.
-        let more = segment.rows.saturating_sub(1) as u32;
-        self.stream.rows_as_recorded(thread.index, &list, more);
-        let times = (first.timestamp, segment.last_ts);
-        let begin = out.rows.len();
-        out.rows.append(&rows);
-        self.scratch = rows;
-        let as_recorded = [(out.rows.len(), walk.at..segment.end)];
-        self.event_block(times, begin, (segment.chunk, &as_recorded), out)?;
-        // Without escapes there is no gap between the rows. `end_number` includes what was dropped
-        // after them.
-        self.end_rows(thread, segment.number + segment.rows - 1, segment.rows, out);
-        Ok(told)
     }
 
     /// Writes a block of rows from one time to another: those of the output from `begin` on, and
-    /// parts of a chunk among them.
+    /// parts of a chunk, which has these bytes, among them.
     fn event_block(
         &mut self,
         (first_ts, last_ts): (u64, u64),
         begin: usize,
         (chunk, parts): (u32, &[(usize, Range<usize>)]),
+        bytes: &[u8],
         out: &mut Output,
     ) -> Result<(), FormatError> {
         let end = out.rows.len();
         let len = end - begin + parts.iter().map(|(_, part)| part.len()).sum::<usize>();
-        let tail = out.own(|out| self.stream.event_block(first_ts, last_ts, len, out))?;
+        let header = v6::event_block_header(first_ts, last_ts, true, len)?;
+        out.own(|out| out.extend(header));
         let mut copied = begin;
         for (until, part) in parts {
             out.copied(copied..*until);
-            out.chunk(chunk, part.start, part.end);
+            out.chunk((chunk, bytes), part.clone());
             copied = *until;
         }
         out.copied(copied..end);
-        out.own(|out| out.extend_from_slice(tail));
         Ok(())
     }
 
-    /// Ends a block of rows of a thread. `last` is the number that the last row shows.
-    fn end_rows(&mut self, thread: &mut TraceThread, last: u64, rows: u64, out: &mut Output) {
+    /// Ends a block of rows of a thread. `last` is the number that the last row shows. Returns how
+    /// many rows a stage refuses.
+    fn end_rows(
+        &mut self,
+        thread: &mut TraceThread,
+        last: u64,
+        rows: u64,
+        out: &mut Output,
+    ) -> Result<u64, FormatError> {
         self.note(thread);
         thread.said.shown = last;
-        self.end_block(rows, out);
-    }
-
-    /// The id of the list of labels that an escape says. Defines the list if it is not defined.
-    fn labels(&mut self, escape: &EscapeBytes<'_>, out: &mut Output) -> Result<u32, FormatError> {
-        let id = self.pending_labels(escape);
-        self.define_pending(out)?;
-        Ok(id)
-    }
-
-    /// The id of a stack. Defines the stack if it is not defined.
-    fn stack(&mut self, bytes: &[u8], out: &mut Output) -> Result<u32, FormatError> {
-        let id = self.pending_stack(bytes);
-        self.define_pending(out)?;
-        Ok(id)
+        self.end_block(rows, out)
     }
 
     /// The index of the thread that an escape names. Declares the thread if it is not declared.
@@ -499,17 +496,9 @@ impl Trace {
         let name = String::from_utf8_lossy(&bytes[16..]);
         let name = (!name.is_empty()).then_some(&*name);
         self.changes.push(Change::Related(number));
-        let index = match self.ids.subject(os_id) {
-            SubjectId::OsId(index) => {
-                self.stream.subject(index, name);
-                index
-            }
-            // A thread may have two entries: one as a recorder, one as a subject.
-            SubjectId::Index(index) => {
-                self.introduce(index, name, Some(os_id), &[], out)?;
-                index
-            }
-        };
+        // A thread may have two entries: one as a recorder, one as a subject.
+        let index = self.new_index();
+        self.introduce(index, name, Some(os_id), &[], out)?;
         self.related.insert(number, index);
         Ok(Some(index))
     }
@@ -528,18 +517,18 @@ impl Trace {
             thread.said.shown = thread.told;
             entries.push(thread.sequence());
         }
-        out.own(|out| self.stream.sequence_point(ts, &entries, out))?;
+        let flags = SequencePointFlags::default();
+        out.own(|out| v6::sequence_point(ts, flags, &entries, out))?;
         let before = [self.stacks.begin(), self.label_lists.begin()];
         self.changes.push(Change::Point(Box::new(before)));
-        self.end_block(0, out);
+        self.end_block(0, out)?;
         self.forget_related(out)
     }
 
     /// Removes threads that recorded nothing, so that the table does not grow without bound. They
     /// are introduced again when rows need them again.
     fn forget_related(&mut self, out: &mut Output) -> Result<(), FormatError> {
-        let related = self.related.drain().filter(|&(_, thread)| self.ids.is_index(thread));
-        let related: Vec<_> = related.collect();
+        let related: Vec<_> = self.related.drain().collect();
         let removed = related.iter().map(|&(_, thread)| ThreadSequence { thread, sequence: 0 });
         let removed: Vec<_> = removed.collect();
         self.changes.push(Change::RelatedGone(related));
@@ -563,8 +552,9 @@ impl Trace {
 
     fn remove(&mut self, threads: &[ThreadSequence], out: &mut Output) -> Result<(), FormatError> {
         if !threads.is_empty() {
-            out.own(|out| self.stream.remove_threads(threads, out))?;
-            self.end_block(0, out);
+            out.own(|out| v6::remove_thread_block(threads, out))?;
+            self.declared = self.declared.saturating_sub(threads.len());
+            self.end_block(0, out)?;
         }
         Ok(())
     }

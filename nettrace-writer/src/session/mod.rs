@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_format::Stream;
+use nettrace_format::{Format, Stream};
 
 use crate::{
     emit,
@@ -152,9 +152,13 @@ impl Session {
         let layout = check(&mut builder)?;
         let (sink, path) = builder.output.build()?;
         let key_values = builder.all_key_values();
-        let (stream, redaction) = builder.redactions.build(Stream::new(builder.format));
+        // A flight recorder keeps version 6, and its dumps have the format.
+        let keeps_blocks = builder.output.ring.is_some();
+        let format = if keeps_blocks { Format::V6 } else { builder.format };
+        let (stage, redaction) = builder.redactions.build(format);
         let schedule = schedule(&builder, &layout);
-        let ids = if sink.takes_rows_apart() { Ids::Both } else { builder.ids };
+        let is_v6 = builder.format == Format::V6;
+        let ids = if sink.takes_rows_apart() || !is_v6 { Ids::Both } else { builder.ids };
         let source = source(&builder)?;
         let slot = Arc::new(Slot::take(emit::attach)?);
         let (commands, inbox) = channel::bounded(64);
@@ -184,7 +188,7 @@ impl Session {
             sink,
             inbox,
             schedule,
-            NewTrace { stream, ids, key_values },
+            NewTrace { stage, ids, key_values },
             Notices::new(builder.on_sink_change.take()),
         )?;
         // The thread waits for it.
@@ -450,10 +454,7 @@ fn check(builder: &mut SessionBuilder) -> Result<Layout, Error> {
     if builder.triggers.is_some() && builder.output.ring.is_none() {
         return Err(Error::NoRecorder);
     }
-    let of_other_format = builder.format != crate::Format::V6;
-    if builder.output.ring.is_some() && of_other_format {
-        return Err(Error::RecorderFormat);
-    }
+    let of_other_format = builder.format != Format::V6;
     if builder.memory.recorder_file.is_some() {
         let is_redacted = builder.redactions.hides().then_some(Error::RedactedRecorder);
         let conflict = of_other_format.then_some(Error::RecorderFormat).or(is_redacted);

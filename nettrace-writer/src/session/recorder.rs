@@ -9,6 +9,7 @@ use crate::{
     sink::{
         Sink,
         ring::{Dump, Past, Ring},
+        staged::StagedSink,
     },
 };
 
@@ -37,6 +38,13 @@ impl Recorder {
         };
         let snapshot = locks::holding_locks(|| self.ring.snapshot(past));
         let snapshot = snapshot.ok_or(Error::InSignalHandler)?.map_err(Error::Sink)?;
-        snapshot.write(sink, key_values, asked).map_err(Error::Sink)
+        let Some(stage) = self.shared.format.stage() else {
+            return snapshot.write(sink, key_values, asked).map_err(Error::Sink);
+        };
+        let mut staged = StagedSink::new(sink, stage, self.shared.known_types());
+        let mut dump = snapshot.write(&mut staged, key_values, asked).map_err(Error::Sink)?;
+        dump.events -= staged.refused;
+        (dump.bytes, dump.not_in_format) = (staged.bytes, staged.left_out());
+        Ok(dump)
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, iter};
 
 use nettrace_event::secret;
 use nettrace_format::{
-    Stream,
+    Format, Stage, Transcoder,
     redact::{Redact, Redaction},
 };
 
@@ -22,7 +22,7 @@ pub(crate) struct RedactionSettings {
     /// does without them has all that it needs.
     pub(crate) known: usize,
     /// `None`: there are no names.
-    leave_out: Option<RedactStream>,
+    leave_out: Option<RedactingStage>,
 }
 
 /// For which sessions the names of a session hold.
@@ -37,7 +37,7 @@ pub(super) enum Scope {
     Alone,
 }
 
-pub(crate) type RedactStream = fn(Stream, &RedactionSettings) -> (Stream, Option<Redaction>);
+pub(crate) type RedactingStage = fn(Format, &RedactionSettings) -> (Box<dyn Stage>, Redaction);
 
 impl RedactionSettings {
     /// Adds a name of the session's own.
@@ -65,11 +65,14 @@ impl RedactionSettings {
         self.leave_out = self.leave_out.or_else(shared_redactions::leave_out);
     }
 
-    /// The stream of the trace, and which values it leaves out.
-    pub(crate) fn build(&self, stream: Stream) -> (Stream, Option<Redaction>) {
+    /// The stage that makes a trace of this format, and which values it leaves out.
+    pub(crate) fn build(&self, format: Format) -> (Option<Box<dyn Stage>>, Option<Redaction>) {
         match self.leave_out {
-            None => (stream, None),
-            Some(leave_out) => leave_out(stream, self),
+            None => (format.stage(), None),
+            Some(leave_out) => {
+                let (stage, redaction) = leave_out(format, self);
+                (Some(stage), Some(redaction))
+            }
         }
     }
 
@@ -104,11 +107,11 @@ mod shared_redactions {
 
     use nettrace_format::redact::Redact;
 
-    use super::{RedactStream, is_hidden};
+    use super::{RedactingStage, is_hidden};
 
     struct SharedNames {
         names: Vec<(String, Redact)>,
-        leave_out: RedactStream,
+        leave_out: RedactingStage,
         next: OnceLock<Box<SharedNames>>,
     }
 
@@ -122,14 +125,14 @@ mod shared_redactions {
         entries().flat_map(|entry| &entry.names).cloned().collect()
     }
 
-    pub(super) fn leave_out() -> Option<RedactStream> {
+    pub(super) fn leave_out() -> Option<RedactingStage> {
         entries().next().map(|entry| entry.leave_out)
     }
 
     /// Adds names that are new. One that is kept is an exception from one before it. If there is
     /// none, the exception is from what others keep out, and holds for its session alone. Returns
     /// how many were added.
-    pub(super) fn add(names: &[(String, Redact)], leave_out: Option<RedactStream>) -> usize {
+    pub(super) fn add(names: &[(String, Redact)], leave_out: Option<RedactingStage>) -> usize {
         let (Some(leave_out), known) = (leave_out, all()) else { return 0 };
         let is_shared = |(index, (name, how)): (usize, &(String, Redact))| {
             let is_known = known.iter().any(|(other, same)| (other, same) == (name, how));
@@ -153,10 +156,10 @@ mod shared_redactions {
     }
 }
 
-/// The stream without the values, and which they are.
-fn leave_out(stream: Stream, settings: &RedactionSettings) -> (Stream, Option<Redaction>) {
+/// The stage that leaves out the values, and which they are.
+fn leave_out(format: Format, settings: &RedactionSettings) -> (Box<dyn Stage>, Redaction) {
     let redaction = redaction(settings);
-    (stream.redacted(redaction.clone()), Some(redaction))
+    (Box::new(Transcoder::new(format).redacted(redaction.clone())), redaction)
 }
 
 fn redaction(settings: &RedactionSettings) -> Redaction {

@@ -115,9 +115,9 @@ pub enum Error {
         /// Why not.
         cause: io::Error,
     },
-    /// A flight recorder, or a session with a
-    /// [recorder file](crate::SessionBuilder::persistent), has another format than version 6.
-    #[error("a recorder keeps events in version 6 alone; leave the format as it is")]
+    /// A session with a [recorder file](crate::SessionBuilder::persistent) has another format than
+    /// version 6.
+    #[error("what a recorder file keeps becomes version 6 alone; leave the format as it is")]
     RecorderFormat,
     /// A session with a [recorder file](crate::SessionBuilder::persistent) was to
     /// [redact](crate::SessionBuilder::redact) values, which the file has before they are replaced.

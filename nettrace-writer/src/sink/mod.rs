@@ -33,6 +33,7 @@ mod portable; // compiled here too, so that tests on Unix cover it
 mod publish;
 pub(crate) mod ring;
 mod rotate;
+pub(crate) mod staged;
 mod stream;
 
 use std::{io, path::Path};

@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-use nettrace_format as format;
+use nettrace_format::StageMark;
 
 use crate::flusher::{
     ids::Interned,
@@ -25,7 +25,9 @@ use crate::flusher::{
 /// A position between two blocks of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flusher) struct Mark {
-    stream: format::Mark,
+    /// `None`: the trace has no stage.
+    stage: Option<StageMark>,
+    declared: usize,
     /// The lengths of the trace's log and of its list of marks.
     changes: usize,
     marks: usize,
@@ -63,7 +65,8 @@ impl Trace {
     /// A mark at the present position of the stream.
     pub(in crate::flusher) fn mark(&mut self) -> Mark {
         Mark {
-            stream: self.stream.mark(),
+            stage: self.stage.as_mut().map(|stage| stage.mark()),
+            declared: self.declared,
             changes: self.changes.len(),
             marks: self.marks.len(),
             stack: self.stacks.defined(),
@@ -86,7 +89,9 @@ impl Trace {
     pub(in crate::flusher) fn settle(&mut self) {
         self.changes.clear();
         self.marks.clear();
-        self.stream.settle();
+        if let Some(stage) = &mut self.stage {
+            stage.settle();
+        }
         self.settled = Some(self.mark());
     }
 
@@ -133,7 +138,10 @@ impl Trace {
             }
         }
         self.marks.truncate(mark.marks);
-        self.stream.rewind(&mark.stream);
+        if let (Some(stage), Some(mark)) = (&mut self.stage, &mark.stage) {
+            stage.rewind(mark);
+        }
+        self.declared = mark.declared;
         self.stacks.back_to(mark.stack);
         self.label_lists.back_to(mark.label_list);
         points

@@ -9,9 +9,11 @@
 //! Definitions that the rows need come before their block, all those of a kind in one block.
 
 use nettrace_format::{
-    FormatError, Row,
-    content::RowHeader,
-    v6::{RELABEL_ROOM, RowChange, RowState, decode_row, relabel_row},
+    FormatError,
+    v6::{
+        self, RELABEL_ROOM, RowChange, RowEncoder, RowHeader, RowState, change_row, decode_row,
+        relabel_row,
+    },
 };
 
 use nettrace_span::frames::{IdBytes, IdList, Implied};
@@ -21,7 +23,7 @@ use crate::{
         output::Output,
         rows::{Parts, Rows},
         segment::{Segment, gap_of},
-        trace::{NO_PROCESSOR, Told, Trace, TraceThread, rewriting::addresses_of},
+        trace::{NO_PROCESSOR, Told, Trace, TraceThread},
     },
     protocol::{
         pool::Pool,
@@ -99,10 +101,11 @@ impl Trace {
             self.later_rows(&mut block, thread, first.payload_len, out)?;
             self.define_pending(out)?;
             let times = (first.timestamp, segment.last_ts);
-            self.event_block(times, begin, (segment.chunk, &block.splice.parts), out)?;
+            let parts = (segment.chunk, &*block.splice.parts);
+            self.event_block(times, begin, parts, block.bytes, out)?;
             // `end_number` includes what was dropped after the rows.
             let last = segment.number + block.gaps + segment.rows - 1;
-            self.end_rows(thread, last, segment.rows, out);
+            block.told.refused = self.end_rows(thread, last, segment.rows, out)?;
         }
         (self.splice, self.scratch) = (block.splice, block.header);
         Ok(block.told)
@@ -133,10 +136,8 @@ impl Trace {
             sorted,
             ..first
         };
-        let row = Row { header, labels: &[], stack: &[], payload: &[] };
         block.header.clear();
-        let taken = self.stream.row(&row, true, &mut block.header);
-        debug_assert!(taken.is_ok(), "what takes changes has no payload of its own");
+        RowEncoder::new().full_row(&header, &mut block.header);
         out.rows.append(&block.header);
         block.at += len;
         Ok(Some(first))
@@ -178,7 +179,7 @@ impl Trace {
             let change = block.refers.change(&before, gap, thread);
             if change != RowChange::default() {
                 block.header.clear();
-                let replaced = self.stream.change_row(row, &change, &mut block.header);
+                let replaced = change_row(row, &change, &mut block.header);
                 debug_assert!(replaced.is_some(), "producers write plain rows");
                 out.rows.append(&block.header);
                 block.at += replaced.unwrap_or(0);
@@ -261,7 +262,7 @@ impl Trace {
                 }
                 Escape::Stack => refers.stack = self.pending_stack(escape.data),
                 Escape::Thread => {
-                    refers.about = self.related(escape.data, out)?.unwrap_or(thread.subject);
+                    refers.about = self.related(escape.data, out)?.unwrap_or(thread.index);
                 }
             }
         }
@@ -307,7 +308,9 @@ impl Trace {
     pub(super) fn pending_stack(&mut self, bytes: &[u8]) -> u32 {
         let (id, is_new) = self.stacks.id(bytes);
         if is_new {
-            self.pending.addresses.extend(addresses_of(bytes));
+            let words = bytes.chunks_exact(8);
+            let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+            self.pending.addresses.extend(words);
             self.pending.ends.push(self.pending.addresses.len());
         }
         id
@@ -317,10 +320,10 @@ impl Trace {
     pub(super) fn define_pending(&mut self, out: &mut Output) -> Result<(), FormatError> {
         let (first, count) = self.label_lists.undefined();
         if count > 0 {
-            out.own(|out| self.stream.label_rows(first, count, &self.pending.lists, out))?;
+            out.own(|out| v6::label_rows_block(first, count, &self.pending.lists, out))?;
             self.pending.lists.clear();
             self.label_lists.define_all();
-            self.end_block(0, out);
+            self.end_block(0, out)?;
         }
         let (first, count) = self.stacks.undefined();
         if count > 0 {
@@ -332,11 +335,11 @@ impl Trace {
                 .map(|&end| &self.pending.addresses[std::mem::replace(&mut start, end)..end])
                 .collect();
             let pointer_size = size_of::<usize>() as u32;
-            out.own(|out| self.stream.stacks(first, &stacks, pointer_size, out))?;
+            out.own(|out| v6::stack_block(first, &stacks, pointer_size, out))?;
             self.pending.addresses.clear();
             self.pending.ends.clear();
             self.stacks.define_all();
-            self.end_block(0, out);
+            self.end_block(0, out)?;
         }
         Ok(())
     }
@@ -364,7 +367,7 @@ fn relabel_row_elsewhere(
 impl Refers {
     /// What a plain row without labels refers to.
     fn plain(thread: &TraceThread) -> Self {
-        Self { labels: 0, stack: 0, about: thread.subject }
+        Self { labels: 0, stack: 0, about: thread.index }
     }
 
     /// What a row's header says if the row before refers to something else, and `gap` numbers

@@ -42,8 +42,8 @@ impl SessionBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// The session's format must be [version 6](crate::Format::V6), the default. Otherwise
-    /// [`start`](Self::start) fails.
+    /// What is kept is of version 6. With another [format](Self::format) the dumps have that one,
+    /// and [`Dump::not_in_format`](crate::Dump::not_in_format) counts what they leave out.
     pub fn flight_recorder(mut self, keep: Keep) -> Self {
         let ring = Ring::new(keep);
         self.output.set_sink(RingSink(Arc::clone(&ring)));

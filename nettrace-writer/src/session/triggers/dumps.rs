@@ -137,7 +137,8 @@ impl DumpWriter {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         let name = name.bytes().map(|byte| if plain(byte) { char::from(byte) } else { '-' });
         let name: String = name.take(MOST_OF_NAME).collect();
-        file.push(format!("-{name}-{}.nettrace", self.number));
+        let extension = self.recorder.shared.format.extension();
+        file.push(format!("-{name}-{}.{extension}", self.number));
         self.folder.join(file)
     }
 }

@@ -8,7 +8,10 @@ use std::{
 };
 
 use nettrace_event::keys;
-use nettrace_format::v6::{self, read};
+use nettrace_format::{
+    LeftOut,
+    v6::{self, read},
+};
 
 use super::{
     Part, Ring, State, Store, Stretch,
@@ -35,6 +38,8 @@ pub struct Dump {
     /// How many events the recorder had kept that the dump leaves out, because only a part of the
     /// [`Past`] was asked for. Readers see them as lost, too.
     pub left_out: u64,
+    /// What the dump leaves out because the session's [format](crate::Format) cannot store it.
+    pub not_in_format: LeftOut,
     /// Every event that was recorded from here on is in the dump, or counted as lost. With
     /// [`Past::After`] it may be in the dump before.
     pub begins: SystemTime,
@@ -154,6 +159,7 @@ impl Snapshot {
             bytes: (header.len() + self.end.bytes().len()) as u64,
             given_up: self.given_up,
             left_out: self.left_out,
+            not_in_format: LeftOut::default(),
             begins: self.stretches.front().map_or(ends, |first| first.begins),
             ends,
             next: self.next,

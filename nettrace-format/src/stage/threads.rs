@@ -1,0 +1,296 @@
+//! The threads of a stream of version 6, and by which ids the output names them.
+
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+
+use super::tables::Table;
+use crate::{
+    content::{RowHeader, ThreadInfo, ThreadSequence},
+    error::FormatError,
+    format::Format,
+    stream::Stream,
+    thread_ids::ThreadIds,
+    trace::Thread,
+};
+
+/// So many threads that no stream defines are remembered, so that their ids stay the same.
+const MOST_UNDEFINED: usize = 1 << 16;
+
+/// The threads of a stream.
+#[derive(Debug)]
+pub(super) struct Threads {
+    /// Whether rows name threads by other ids than version 6.
+    has_own_ids: bool,
+    ids: ThreadIds,
+    known: BTreeMap<u64, KnownThread>,
+    pub(super) counts: Counts,
+    /// Threads whose last rows were refused, so that their numbers do not show in a later row.
+    behind: BTreeMap<u64, Behind>,
+    /// Changes since the last [`settle`](Self::settle). Nothing is logged before the first mark.
+    log: Vec<Change>,
+    is_logging: bool,
+}
+
+#[derive(Debug, Default)]
+struct KnownThread {
+    thread: Thread,
+    /// Its id in the output. Only threads that record have one.
+    id: Option<u64>,
+    state: ThreadState,
+}
+
+/// What the output's stream knows of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct ThreadState {
+    /// Whether the input's stream defines it.
+    is_defined: bool,
+    is_introduced: bool,
+    /// Whether it has a name as a subject.
+    is_named: bool,
+}
+
+/// How many threads are defined, and how many of these the output has introduced.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) defined: usize,
+    pub(super) introduced: usize,
+}
+
+/// The last number of a thread, and how many rows up to there no row shows as a gap.
+#[derive(Clone, Copy, Debug, Default)]
+struct Behind {
+    last: u32,
+    rows: u64,
+}
+
+#[derive(Debug)]
+enum Change {
+    /// The output knew this of a thread.
+    Thread(u64, ThreadState),
+    /// A thread was removed.
+    Removed(u64, Box<KnownThread>),
+    /// A thread was that far behind.
+    Behind(u64, Option<Behind>),
+    /// A sequence point ended these stacks and label lists.
+    Tables(Box<[Table; 2]>),
+}
+
+impl Threads {
+    pub(super) fn new(format: Format) -> Self {
+        Self {
+            has_own_ids: format.definition().thread_ids.are_os_ids,
+            ids: ThreadIds::new(format),
+            known: BTreeMap::new(),
+            counts: Counts::default(),
+            behind: BTreeMap::new(),
+            log: Vec::new(),
+            is_logging: false,
+        }
+    }
+
+    /// Whether rows name threads, stacks and label lists by other ids than version 6.
+    pub(super) fn has_own_ids(&self) -> bool {
+        self.has_own_ids
+    }
+
+    /// Begins a stream, which defines everything again. Returns how many refused rows the stream
+    /// before does not tell.
+    pub(super) fn begin(&mut self) -> u64 {
+        if !self.has_own_ids {
+            self.known.clear();
+        } else if self.known.len() > MOST_UNDEFINED {
+            self.known.retain(|_, thread| thread.state.is_defined);
+        }
+        self.known.values_mut().for_each(|thread| thread.state = ThreadState::default());
+        self.counts = Counts::default();
+        self.log.clear();
+        core::mem::take(&mut self.behind).values().map(|behind| behind.rows).sum()
+    }
+
+    pub(super) fn define(
+        &mut self,
+        thread: Thread,
+        stream: &mut Stream,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        let index = thread.index;
+        let before = self.known.get(&index).map(|known| known.state).unwrap_or_default();
+        self.log(Change::Thread(index, before));
+        self.counts.defined += usize::from(!before.is_defined);
+        self.counts.introduced -= usize::from(before.is_introduced);
+        let known = self.known.entry(index).or_default();
+        known.thread = thread;
+        known.state = ThreadState { is_defined: true, ..ThreadState::default() };
+        if self.has_own_ids { Ok(()) } else { self.introduce(index, index, stream, out) }
+    }
+
+    fn introduce(
+        &mut self,
+        index: u64,
+        id: u64,
+        stream: &mut Stream,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        let Some(KnownThread { thread, state, .. }) = self.known.get_mut(&index) else {
+            return Err(FormatError::MalformedBlock);
+        };
+        let before = core::mem::replace(state, ThreadState { is_introduced: true, ..*state });
+        let pairs = thread.key_values.iter();
+        let key_values: Vec<_> = pairs.map(|(key, value)| (&**key, &**value)).collect();
+        let info = ThreadInfo {
+            index: id,
+            name: thread.name.as_deref(),
+            process_id: thread.process_id,
+            os_thread_id: thread.os_thread_id,
+            key_values: &key_values,
+        };
+        stream.thread(&info, out)?;
+        self.counts.introduced += 1;
+        self.log(Change::Thread(index, before));
+        Ok(())
+    }
+
+    /// The id of a thread that records.
+    pub(super) fn recorder(
+        &mut self,
+        index: u64,
+        stream: &mut Stream,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, FormatError> {
+        if !self.has_own_ids {
+            return Ok(index);
+        }
+        let known = self.known.get_mut(&index).ok_or(FormatError::MalformedBlock)?;
+        let os_id = known.thread.os_thread_id.unwrap_or(0);
+        let ids = &mut self.ids;
+        let id = *known.id.get_or_insert_with(|| ids.recorder(os_id));
+        if !known.state.is_introduced {
+            self.introduce(index, id, stream, out)?;
+        }
+        Ok(id)
+    }
+
+    /// The id by which a row of the recorder `id` names the thread that it is about.
+    pub(super) fn subject(
+        &mut self,
+        header: &RowHeader,
+        id: u64,
+        stream: &mut Stream,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, FormatError> {
+        if !self.has_own_ids {
+            return Ok(header.thread);
+        }
+        let index = header.thread;
+        let known = self.known.get_mut(&index).ok_or(FormatError::MalformedBlock)?;
+        let os_id = known.thread.os_thread_id.unwrap_or(0);
+        if index == header.capture_thread {
+            return Ok(self.ids.os_subject(os_id).unwrap_or(id));
+        }
+        if !self.ids.names_by_os_id(os_id) {
+            return self.recorder(index, stream, out);
+        }
+        if !known.state.is_named {
+            let before = core::mem::replace(&mut known.state.is_named, true);
+            stream.subject(os_id, known.thread.name.as_deref());
+            let state = ThreadState { is_named: before, ..known.state };
+            self.log(Change::Thread(index, state));
+        }
+        Ok(os_id)
+    }
+
+    /// The ids and last numbers of threads, without those of which there is nothing to tell.
+    pub(super) fn numbers(
+        &mut self,
+        threads: &[ThreadSequence],
+        stream: &mut Stream,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<ThreadSequence>, FormatError> {
+        let mut named = Vec::with_capacity(threads.len());
+        for &ThreadSequence { thread: index, sequence } in threads {
+            let is_known = self.known.get(&index).is_some_and(|it| it.state.is_introduced);
+            if is_known || sequence > 0 || !self.has_own_ids {
+                let thread = self.recorder(index, stream, out)?;
+                named.push(ThreadSequence { thread, sequence });
+            }
+            self.catch_up(index);
+        }
+        Ok(named)
+    }
+
+    pub(super) fn remove(&mut self, index: u64) {
+        if let Some(known) = self.known.remove(&index) {
+            self.counts.defined -= usize::from(known.state.is_defined);
+            self.counts.introduced -= usize::from(known.state.is_introduced);
+            self.log(Change::Removed(index, Box::new(known)));
+        }
+    }
+
+    /// Notes that a row was refused.
+    pub(super) fn refuse(&mut self, header: &RowHeader) {
+        let before = self.behind.get(&header.capture_thread).copied();
+        let rows = before.unwrap_or_default().rows + 1;
+        self.behind.insert(header.capture_thread, Behind { last: header.sequence, rows });
+        self.log(Change::Behind(header.capture_thread, before));
+    }
+
+    /// Notes that the output shows all numbers of a thread so far.
+    #[inline]
+    pub(super) fn catch_up(&mut self, index: u64) {
+        if !self.behind.is_empty() {
+            if let Some(before) = self.behind.remove(&index) {
+                self.log(Change::Behind(index, Some(before)));
+            }
+        }
+    }
+
+    /// The threads whose last rows were refused, with their last numbers.
+    pub(super) fn behind(&self) -> Vec<ThreadSequence> {
+        let behind = self.behind.iter();
+        behind.map(|(&thread, it)| ThreadSequence { thread, sequence: it.last }).collect()
+    }
+
+    /// Notes what a sequence point ends: names of subjects, too.
+    pub(super) fn end_tables(&mut self, tables: [Table; 2]) {
+        self.known.values_mut().for_each(|known| known.state.is_named = false);
+        self.log(Change::Tables(Box::new(tables)));
+    }
+
+    /// A position in the log.
+    pub(super) fn mark(&mut self) -> usize {
+        self.is_logging = true;
+        self.log.len()
+    }
+
+    /// Undoes the last change after a mark. Returns tables that apply again.
+    pub(super) fn undo(&mut self, mark: usize) -> Option<Option<[Table; 2]>> {
+        if self.log.len() <= mark {
+            return None;
+        }
+        match self.log.pop()? {
+            Change::Thread(index, state) => {
+                if let Some(known) = self.known.get_mut(&index) {
+                    // A sequence point may have ended the name, so it is noted again.
+                    known.state = ThreadState { is_named: false, ..state };
+                }
+            }
+            Change::Removed(index, mut known) => {
+                known.state.is_named = false;
+                self.known.insert(index, *known);
+            }
+            Change::Behind(index, Some(behind)) => _ = self.behind.insert(index, behind),
+            Change::Behind(index, None) => _ = self.behind.remove(&index),
+            Change::Tables(tables) => return Some(Some(*tables)),
+        }
+        Some(None)
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.log.clear();
+    }
+
+    fn log(&mut self, change: Change) {
+        if self.is_logging {
+            self.log.push(change);
+        }
+    }
+}
