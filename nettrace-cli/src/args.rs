@@ -33,8 +33,7 @@ use crate::{
     name = "nettrace",
     version,
     after_help = "FILE is a path, or - for standard input, which may be a pipe. Heph traces \
-        (0.1.0) are read too. dump and headers show their events in the order of the file; the \
-        columns of headers are then: stream, counter, substream, start, end (ns), description.\n\n\
+        (0.1.0) are read too, and shown as the NetTrace traces that convert makes of them.\n\n\
         Exit codes:\n  \
         0  the trace was read to its end, or as far as --head wanted; verify: it keeps the rules \
         of the format\n  \

@@ -105,12 +105,6 @@ pub(crate) enum Failure {
     /// `tree` for a trace without a tick frequency.
     #[error("the trace does not state how long a tick is: its spans have no duration")]
     NoDurations,
-    /// A filter refers to something that Heph traces do not have.
-    #[error("events of a Heph trace have no {0}: filter by --event, --thread or --where instead")]
-    NotInHeph(&'static str),
-    /// `--show` with a Heph trace.
-    #[error("events of a Heph trace have nothing that is shown only on demand: leave --show out")]
-    NothingMoreInHeph,
     /// A filter by time for a trace without a tick frequency.
     #[error("the trace does not state how long a tick is: --from and --to cannot be used")]
     NoTimes,
@@ -183,12 +177,10 @@ impl Failure {
             | Self::NoTarget(_)
             | Self::OnlyFlameGraphs(_)
             | Self::NeedsFolder(_)
-            | Self::NotInHeph(_)
             | Self::Schema(_)
             | Self::Redact(_)
             | Self::Recover(_)
-            | Self::Runs(..)
-            | Self::NothingMoreInHeph => 2,
+            | Self::Runs(..) => 2,
             #[cfg(feature = "parquet")]
             Self::OnlyTables(_) | Self::NoHost => 2,
             #[cfg(unix)]

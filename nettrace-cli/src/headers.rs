@@ -9,6 +9,7 @@ use crate::{
     read_options::ReadOptions,
     source::Source,
     spelling::OneLine,
+    summary::Reach,
 };
 
 pub(crate) fn run(
@@ -16,7 +17,7 @@ pub(crate) fn run(
     limits: ReadOptions,
     options: &FilterOptions,
     out: &mut impl Write,
-) -> Result<(), Failure> {
+) -> Result<Reach, Failure> {
     each(source, limits, options, false, out, |event, _, _, facts, line| {
         let metadata = event.metadata();
         writeln!(

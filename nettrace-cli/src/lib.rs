@@ -178,9 +178,8 @@ fn verify_each(
     options: VerifyOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let check = |path: &Path, out: &mut _| match heph::open(path, Meanwhile::Output)? {
-        Trace::NetTrace(source) => verify::run(source, limits, options, out),
-        Trace::Heph(source) => heph::verify(source, limits, options, out),
+    let check = |path: &Path, out: &mut _| {
+        verify::run(heph::open(path, Meanwhile::Output)?, limits, options, out)
     };
     let each = files.each();
     if let [path] = each[..] {
@@ -211,18 +210,21 @@ fn read(
     out: &mut Output,
 ) -> Result<(), Failure> {
     match command {
-        Command::Info { options, .. } => match trace {
-            Trace::NetTrace(source) => info::run(source, limits, about, options, out),
-            Trace::Heph(source) => heph::info(source, limits, options, out),
-        },
-        Command::Dump { options, .. } => match trace.before_waiting(out.shown_before_waiting()) {
-            Trace::NetTrace(source) => dump::run(source, limits, &options, out),
-            Trace::Heph(source) => heph::dump(source, limits, &options, out),
-        },
-        Command::Headers { filter, .. } => match trace.before_waiting(out.shown_before_waiting()) {
-            Trace::NetTrace(source) => headers::run(source, limits, &filter, out),
-            Trace::Heph(source) => heph::headers(source, limits, &filter, out),
-        },
+        Command::Info { options, .. } => {
+            info::run(trace.into_nettrace(limits)?, limits, about, options, out)
+        }
+        Command::Dump { options, .. } => {
+            let (source, original) = trace.into_nettrace(limits)?;
+            let source = source.before_waiting(out.shown_before_waiting());
+            let reach = dump::run(source, limits, &options, out)?;
+            original.end_shown(reach)
+        }
+        Command::Headers { filter, .. } => {
+            let (source, original) = trace.into_nettrace(limits)?;
+            let source = source.before_waiting(out.shown_before_waiting());
+            let reach = headers::run(source, limits, &filter, out)?;
+            original.end_shown(reach)
+        }
         Command::Tree { options, .. } => {
             let (source, original) = trace.into_nettrace(limits)?;
             tree::run(source, limits, options, out)?;

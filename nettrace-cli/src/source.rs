@@ -54,23 +54,6 @@ pub(crate) fn watched(source: Bytes, size: Option<u64>, meanwhile: Meanwhile) ->
     Box::new(ProgressReader { source, bar, seen: 0, started: Instant::now() })
 }
 
-/// Has `call` called before each read.
-pub(crate) fn before_reading(source: Bytes, call: impl FnMut() + Send + 'static) -> Bytes {
-    Box::new(BeforeReading { source, call })
-}
-
-struct BeforeReading<F> {
-    source: Bytes,
-    call: F,
-}
-
-impl<F: FnMut()> Read for BeforeReading<F> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        (self.call)();
-        self.source.read(buffer)
-    }
-}
-
 /// The time before progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 

@@ -8,6 +8,14 @@ use nettrace_views::model::Clock;
 
 use crate::{filter::FilterOptions, standard_error::say};
 
+/// How far a trace was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    End,
+    /// As many events were shown as `--head` asks for.
+    Head,
+}
+
 /// The counts of the summary.
 #[derive(Debug)]
 pub(crate) struct Summary {
@@ -18,7 +26,7 @@ pub(crate) struct Summary {
     payload_errors: u64,
     unsorted: u64,
     last: Option<u64>,
-    stopped_early: bool,
+    pub(crate) reach: Reach,
 }
 
 impl Summary {
@@ -31,7 +39,7 @@ impl Summary {
             payload_errors: 0,
             unsorted: 0,
             last: None,
-            stopped_early: false,
+            reach: Reach::End,
         }
     }
 
@@ -57,11 +65,6 @@ impl Summary {
         self.shown
     }
 
-    /// Notes that the trace was not read to its end.
-    pub(crate) fn stopped_early(&mut self) {
-        self.stopped_early = true;
-    }
-
     /// Writes one line of `key=value`.
     pub(crate) fn write(
         &self,
@@ -82,7 +85,7 @@ impl Summary {
             trace.pointer_size,
             trace.sync_time,
             self.started.elapsed().as_millis(),
-            if self.stopped_early { " (not read to the end: --head)" } else { "" },
+            if self.reach == Reach::Head { " (not read to the end: --head)" } else { "" },
         )))
     }
 }

@@ -1,12 +1,13 @@
 //! `nettrace verify`: checks every promise of a trace's writer. It fails if a rule of the format is
 //! broken; what the format allows is listed alone.
 
-use std::{collections::BTreeMap, fmt::Display, io::Write, path::Path};
+use std::{collections::BTreeMap, io::Write, path::Path};
 
-use serde::Serialize;
+use nettrace_reader::heph;
+use serde::{Serialize, Serializer};
 
 use crate::{
-    failure::Failure, info::write_json, read_options::ReadOptions, source::Source,
+    failure::Failure, heph::Trace, info::write_json, read_options::ReadOptions, source::Source,
     spelling::OneLine,
 };
 
@@ -27,72 +28,112 @@ pub(crate) struct VerifyOptions {
 
 /// The result of a check.
 #[derive(Debug, Serialize)]
-pub(crate) struct Findings<T> {
-    pub(crate) sound: bool,
+struct Findings {
+    sound: bool,
     /// The number of all violations, listed or not.
-    pub(crate) violations_count: u64,
+    violations_count: u64,
     /// The number of violations of rules of the format.
-    pub(crate) format_violations_count: u64,
-    pub(crate) violations: Vec<Finding>,
+    format_violations_count: u64,
+    violations: Vec<Finding>,
     #[serde(flatten)]
-    pub(crate) totals: T,
+    totals: Totals,
 }
 
 /// A broken promise.
 #[derive(Debug, Serialize)]
-pub(crate) struct Finding {
-    pub(crate) offset: u64,
-    pub(crate) rule: Option<String>,
+struct Finding {
+    offset: u64,
+    /// The promises of Heph's format have no names.
+    rule: Option<String>,
     /// Where the rule comes from.
-    pub(crate) basis: String,
-    pub(crate) detail: String,
+    basis: String,
+    detail: String,
+    #[serde(skip)]
+    text: String,
 }
 
-#[derive(Debug, Serialize)]
-struct CheckTotals {
-    events: u64,
-    lost: u64,
-    blocks: u64,
-    sequence_points: u64,
-    bytes: u64,
+/// Counts, which differ between formats.
+#[derive(Debug)]
+struct Totals(Vec<(&'static str, u64)>);
+
+impl Serialize for Totals {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
 }
 
 pub(crate) fn run(
-    source: Source,
+    trace: Trace,
     limits: ReadOptions,
     options: VerifyOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let report = nettrace_reader::verify_with(source, limits.options(), options.most)?;
-    let counts = (report.count, report.format_count);
-    if !options.json {
-        let totals = format!(
-            "events={} lost={} blocks={} sequence_points={} bytes={} of_format={}",
-            report.events,
-            report.lost,
-            report.blocks,
-            report.sequence_points,
-            report.bytes,
-            report.format_count
-        );
-        write_text(&report.violations, report.count, &totals, out)?;
-        return result(counts, options.strict);
-    }
-    let findings = report.violations.into_iter().map(|violation| Finding {
-        offset: violation.offset,
-        rule: Some(violation.rule.to_string()),
-        basis: violation.rule.basis().to_string(),
-        detail: violation.detail,
-    });
-    let totals = CheckTotals {
-        events: report.events,
-        lost: report.lost,
-        blocks: report.blocks,
-        sequence_points: report.sequence_points,
-        bytes: report.bytes,
+    let findings = match trace {
+        Trace::NetTrace(source) => of_nettrace(source, limits, options.most)?,
+        Trace::Heph(source) => of_heph(source.verify(limits, options.most)?),
     };
-    write_findings(findings.collect(), counts, totals, out)?;
-    result(counts, options.strict)
+    match options.json {
+        true => write_json(&findings, out)?,
+        false => write_text(&findings, out)?,
+    }
+    match (findings.violations_count, findings.format_violations_count) {
+        (count @ 1.., _) if options.strict => Err(Failure::Broken(count)),
+        (_, count @ 1..) if !options.strict => Err(Failure::Illegal(count)),
+        _ => Ok(()),
+    }
+}
+
+fn of_nettrace(source: Source, limits: ReadOptions, most: usize) -> Result<Findings, Failure> {
+    let report = nettrace_reader::verify_with(source, limits.options(), most)?;
+    let violations = report.violations.into_iter().map(|it| Finding {
+        offset: it.offset,
+        rule: Some(it.rule.to_string()),
+        basis: it.rule.basis().to_string(),
+        text: it.to_string(),
+        detail: it.detail,
+    });
+    let totals = vec![
+        ("events", report.events),
+        ("lost", report.lost),
+        ("blocks", report.blocks),
+        ("sequence_points", report.sequence_points),
+        ("bytes", report.bytes),
+    ];
+    Ok(Findings::new(violations.collect(), (report.count, report.format_count), totals))
+}
+
+fn of_heph(report: heph::Report) -> Findings {
+    let violations = report.violations.into_iter().map(|it| Finding {
+        offset: it.offset,
+        rule: None,
+        basis: it.basis.to_string(),
+        text: it.to_string(),
+        detail: it.what,
+    });
+    let totals = vec![
+        ("events", report.events),
+        ("lost", report.lost),
+        ("spans", report.spans),
+        ("packets", report.packets),
+        ("bytes", report.bytes),
+    ];
+    Findings::new(violations.collect(), (report.count, report.format_count), totals)
+}
+
+impl Findings {
+    fn new(
+        violations: Vec<Finding>,
+        (count, of_format): (u64, u64),
+        totals: Vec<(&'static str, u64)>,
+    ) -> Self {
+        Self {
+            sound: count == 0,
+            violations_count: count,
+            format_violations_count: of_format,
+            violations,
+            totals: Totals(totals),
+        }
+    }
 }
 
 /// Writes which of several files the result that follows is of. As JSON it is a line of its own.
@@ -103,45 +144,19 @@ pub(crate) fn write_file(file: &Path, json: bool, out: &mut impl Write) -> Resul
     }
 }
 
-/// Writes the result of a check as one JSON object.
-pub(crate) fn write_findings(
-    violations: Vec<Finding>,
-    (count, of_format): (u64, u64),
-    totals: impl Serialize,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
-    let findings = Findings {
-        sound: count == 0,
-        violations_count: count,
-        format_violations_count: of_format,
-        violations,
-        totals,
-    };
-    write_json(&findings, out)
-}
-
-/// Writes the result of a check as text: the violations, and a line of totals.
-pub(crate) fn write_text(
-    violations: &[impl Display],
-    count: u64,
-    totals: &str,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
-    for violation in violations {
-        writeln!(out, "{}", OneLine(violation))?;
+/// Writes the violations, and a line of totals.
+fn write_text(findings: &Findings, out: &mut impl Write) -> Result<(), Failure> {
+    for violation in &findings.violations {
+        writeln!(out, "{}", OneLine(&violation.text))?;
     }
-    let hidden = count - violations.len() as u64;
+    let count = findings.violations_count;
+    let hidden = count - findings.violations.len() as u64;
     if hidden > 0 {
         writeln!(out, "… and {hidden} more; --most lists more")?;
     }
-    Ok(writeln!(out, "# violations={count} {totals}")?)
-}
-
-/// Fails for violations of the format's rules, or for all that were counted.
-pub(crate) fn result((all, of_format): (u64, u64), is_strict: bool) -> Result<(), Failure> {
-    match if is_strict { all } else { of_format } {
-        0 => Ok(()),
-        count if is_strict => Err(Failure::Broken(count)),
-        count => Err(Failure::Illegal(count)),
+    write!(out, "# violations={count}")?;
+    for (what, count) in &findings.totals.0 {
+        write!(out, " {what}={count}")?;
     }
+    Ok(writeln!(out, " of_format={}", findings.format_violations_count)?)
 }

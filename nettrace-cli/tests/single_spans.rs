@@ -5,6 +5,7 @@ mod convert_support;
 mod program;
 
 use convert_support::convert;
+use nettrace_reader::heph;
 use nettrace_writer::{Emit, Format, Session, TraceEvent, TraceSpan, sink::MemorySink, traced};
 use program::{nettrace, stdout, strict_json};
 use serde_json::{Value, json};
@@ -98,13 +99,20 @@ fn check(trace: &[u8], which: &str) {
 
 /// Checks the packets of a Heph trace.
 fn check_heph(trace: &[u8]) {
-    let events = printed(&["dump", "--json", "-"], trace);
-    let spans: Vec<_> =
-        events.iter().filter(|event| event["start_ns"] != event["end_ns"]).collect();
-    let names: Vec<_> = spans.iter().map(|span| span["description"].clone()).collect();
-    assert_eq!(names, ["pack", "pay", "order"], "{events:?}");
-    let id = |at: usize, name: &str| spans[at]["attributes"][name].clone();
-    assert_eq!([id(0, "@parent"), id(1, "@parent")], [id(1, "@span"), id(2, "@span")]);
+    let mut reader = heph::Reader::new(trace);
+    let mut spans = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let id = |wanted: &str| {
+            let found = event.attributes().map(Result::unwrap).find(|(name, _)| *name == wanted);
+            found.map(|(_, value)| format!("{value:?}"))
+        };
+        if event.start != event.end {
+            spans.push((event.description.to_owned(), id("@span"), id("@parent")));
+        }
+    }
+    let names: Vec<_> = spans.iter().map(|(name, ..)| name).collect();
+    assert_eq!(names, ["pack", "pay", "order"]);
+    assert_eq!([&spans[0].2, &spans[1].2], [&spans[1].1, &spans[2].1]);
 }
 
 #[test]

@@ -17,12 +17,12 @@ use nettrace_views::{
 use crate::{
     duplicate_type_names::DuplicateTypeNames,
     failure::Failure,
-    filter::{Filter, FilterOptions, Subject, ThreadPattern},
+    filter::{Filter, FilterOptions},
     lines::Lines,
     read_options::ReadOptions,
     source::Source,
     spelling,
-    summary::Summary,
+    summary::{Reach, Summary},
 };
 
 /// Options of `dump`.
@@ -93,7 +93,7 @@ pub(crate) fn run(
     limits: ReadOptions,
     options: &DumpOptions,
     out: &mut impl Write,
-) -> Result<(), Failure> {
+) -> Result<Reach, Failure> {
     let write = match options.json {
         true => json::write,
         false => text::write,
@@ -141,7 +141,7 @@ pub(crate) fn each(
     has_stacks: bool,
     out: &mut impl Write,
     mut show: impl FnMut(&Event<'_>, &EventType, &Payload<'_>, &Facts, &mut Vec<u8>) -> ShowOutcome,
-) -> Result<(), Failure> {
+) -> Result<Reach, Failure> {
     let mut summary = Summary::start();
     let mut events = limits.options().open(source)?.sorted();
     let mut facts = Facts::of(events.trace());
@@ -151,7 +151,7 @@ pub(crate) fn each(
     let mut types = PerType::default();
     let end = loop {
         if lines.has_enough() {
-            summary.stopped_early();
+            summary.reach = Reach::Head;
             break Ok(());
         }
         facts.lost = events.totals().lost;
@@ -164,7 +164,7 @@ pub(crate) fn each(
         if has_stacks {
             facts.names.learn(&event);
         }
-        if !filter.passes(&NetTraceSubject { event: &event, clock }) {
+        if !filter.passes(&event) {
             continue;
         }
         let ty = types.of(&event, EventType::of);
@@ -184,42 +184,8 @@ pub(crate) fn each(
     if summary.shown() == 0 {
         crate::standard_error::say(filter.report(options))?;
     }
-    Ok(end?)
-}
-
-/// An event as filters see it.
-struct NetTraceSubject<'a> {
-    event: &'a Event<'a>,
-    clock: Clock,
-}
-
-impl Subject for NetTraceSubject<'_> {
-    fn provider(&self) -> &str {
-        &self.event.metadata().provider
-    }
-
-    fn name(&self) -> Cow<'_, str> {
-        spelling::event_name(self.event.metadata())
-    }
-
-    fn is_of_thread(&self, pattern: &ThreadPattern) -> bool {
-        let thread = self.event.thread();
-        match pattern {
-            ThreadPattern::Id(id) => thread.os_thread_id == Some(*id),
-            ThreadPattern::Index(index) => thread.index == *index,
-            ThreadPattern::Name(pattern) => {
-                thread.name.as_ref().is_some_and(|name| pattern.matches(name))
-            }
-        }
-    }
-
-    fn since_start(&self) -> Option<i128> {
-        self.clock.exactly(self.event.header.timestamp)
-    }
-
-    fn level(&self) -> u8 {
-        self.event.level()
-    }
+    end?;
+    Ok(summary.reach)
 }
 
 /// An event as `dump --json` shows it, with these extras, and with its labels or without.

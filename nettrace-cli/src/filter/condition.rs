@@ -44,7 +44,7 @@ pub(crate) enum Outcome {
 
 /// A value that can be compared.
 #[derive(Clone, Debug)]
-pub(crate) enum Scalar<'a> {
+enum Scalar<'a> {
     Bool(bool),
     Integer(i128),
     Float(f64),
@@ -134,7 +134,7 @@ impl Condition {
     }
 
     /// Tests all values of the field.
-    pub(crate) fn test_scalars<'v>(&self, values: impl Iterator<Item = Scalar<'v>>) -> Outcome {
+    fn test_scalars<'v>(&self, values: impl Iterator<Item = Scalar<'v>>) -> Outcome {
         let outcome = values.map(|value| self.test_scalar(&value)).max();
         self.finish(outcome.unwrap_or(Outcome::Absent))
     }

@@ -8,9 +8,10 @@
 mod condition;
 mod options;
 
-use std::{borrow::Cow, collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt};
 
 use nettrace_format::spelling::{nearest, nearest_field};
+use nettrace_reader::Event;
 use nettrace_views::model::Clock;
 
 use crate::{
@@ -20,30 +21,17 @@ use crate::{
 };
 
 pub(crate) use self::{
-    condition::{Condition, Outcome, Scalar},
+    condition::{Condition, Outcome},
     options::{Bound, FilterOptions, Pattern, ThreadPattern},
 };
 
-/// An event, as filters need it.
-pub(crate) trait Subject {
-    /// The provider of the event.
-    fn provider(&self) -> &str;
-    /// The name of the event.
-    fn name(&self) -> Cow<'_, str>;
-    /// Whether the event is about a matching thread.
-    fn is_of_thread(&self, pattern: &ThreadPattern) -> bool;
-    /// Nanoseconds since the start of the trace.
-    fn since_start(&self) -> Option<i128>;
-    /// Its level.
-    fn level(&self) -> u8;
-}
-
 /// The filters of a command, with their counts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Filter {
     providers: Option<(Vec<Pattern>, FilterStage)>,
     events: Option<(Vec<Pattern>, FilterStage)>,
     threads: Option<(Vec<ThreadPattern>, FilterStage)>,
+    clock: Clock,
     /// The accepted times, in nanoseconds since the start of the trace.
     times: Option<(i128, i128, FilterStage)>,
     level: Option<(u8, FilterStage)>,
@@ -93,6 +81,7 @@ impl Filter {
             providers: stage(&options.provider),
             events: stage(&options.event),
             threads: stage(&options.thread),
+            clock,
             times,
             level: options.level.map(|level| (level, FilterStage::default())),
             conditions: options.conditions().map(|it| (it, FilterStage::default())).collect(),
@@ -102,29 +91,29 @@ impl Filter {
 
     /// Whether an event passes all filters but the conditions, which need its fields.
     #[inline]
-    pub(crate) fn passes(&mut self, event: &impl Subject) -> bool {
+    pub(crate) fn passes(&mut self, event: &Event<'_>) -> bool {
         self.seen += 1;
         if let Some((patterns, stage)) = &mut self.providers {
-            let name = event.provider();
+            let name = &*event.metadata().provider;
             let matches = patterns.iter().any(|pattern| pattern.matches_in_any_case(name));
             if !stage.passes(matches, name) {
                 return false;
             }
         }
         if let Some((patterns, stage)) = &mut self.events {
-            let name = event.name();
+            let name = spelling::event_name(event.metadata());
             let matches = patterns.iter().any(|pattern| pattern.matches(&name));
             if !stage.passes(matches, &name) {
                 return false;
             }
         }
         if let Some((patterns, stage)) = &mut self.threads {
-            if !stage.passes(patterns.iter().any(|it| event.is_of_thread(it)), "") {
+            if !stage.passes(patterns.iter().any(|it| it.matches(event.thread())), "") {
                 return false;
             }
         }
         if let Some((from, to, stage)) = &mut self.times {
-            let time = event.since_start();
+            let time = self.clock.exactly(event.header.timestamp);
             let matches = time.is_some_and(|time| (*from..=*to).contains(&time));
             if !stage.passes(matches, "") {
                 return false;

@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
 use nettrace_format::spelling::time_unit;
+use nettrace_reader::Thread;
 
 use crate::{filter::Condition, spelling::read_level};
 
@@ -15,11 +16,11 @@ pub(crate) struct FilterOptions {
     /// Repeat the option to accept several
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Vec<Pattern>,
-    /// Only events with this name, or NAME*. In a Heph trace: with this description
+    /// Only events with this name, or NAME*
     #[arg(long, value_name = "NAME")]
     pub(crate) event: Vec<Pattern>,
     /// Only events of this thread: its OS id, #INDEX for its index in the trace, its name, or
-    /// NAME*. In a Heph trace: the number of a stream
+    /// NAME*. A stream of a Heph trace is a thread
     #[arg(long, value_name = "THREAD")]
     pub(crate) thread: Vec<ThreadPattern>,
     /// Only events from this time on: seconds since the start of the trace (1.5, or with a unit:
@@ -104,6 +105,17 @@ pub(crate) enum ThreadPattern {
     /// Its index in the trace.
     Index(u64),
     Name(Pattern),
+}
+
+impl ThreadPattern {
+    /// Whether a thread is one of those meant.
+    pub(crate) fn matches(&self, thread: &Thread) -> bool {
+        match self {
+            Self::Id(id) => thread.os_thread_id == Some(*id),
+            Self::Index(index) => thread.index == *index,
+            Self::Name(pattern) => thread.name.as_ref().is_some_and(|name| pattern.matches(name)),
+        }
+    }
 }
 
 impl FromStr for ThreadPattern {

@@ -1,4 +1,4 @@
-//! A Heph trace as the bytes of a NetTrace V6 trace, for conversions, trees and reports.
+//! A Heph trace as the bytes of a NetTrace V6 trace.
 //!
 //! | of the Heph trace | in the NetTrace trace |
 //! |---|---|
@@ -29,7 +29,7 @@ use nettrace_format::{
     content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
     v6::{self, SequencePointFlags, ThreadSequence, label_list_row},
 };
-use nettrace_reader::heph::Reader;
+use nettrace_reader::heph::{Reader, Totals};
 
 use self::parsed::{Code, Edges, FieldType, OwnLabel, Parsed, Type};
 use crate::{
@@ -58,10 +58,14 @@ pub(crate) struct Aside {
     pub(crate) failure: Option<nettrace_reader::Error>,
     /// How many bytes of the Heph trace were read.
     pub(crate) bytes: u64,
+    /// The counts of its own reader.
+    pub(crate) totals: Totals,
     /// Events that are too large for NetTrace.
     pub(crate) large_events: u64,
     /// Events with attributes that cannot be decoded.
     pub(crate) damaged: u64,
+    /// Why the first of these cannot.
+    pub(crate) damage: Option<nettrace_reader::Error>,
 }
 
 /// The bytes of a NetTrace trace. They are made while they are read.
@@ -140,7 +144,7 @@ impl AsNetTrace {
         self.number += 1;
         let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
         let epoch = self.reader.epoch().unwrap_or(0);
-        let event = match self.reader.next_event() {
+        let mut event = match self.reader.next_event() {
             Ok(Some(event)) => Some(Parsed::of(&event, self.number, epoch, &mut self.edges)),
             Ok(None) => None,
             Err(error) => {
@@ -148,9 +152,12 @@ impl AsNetTrace {
                 None
             }
         };
-        aside.bytes = self.reader.offset();
-        if let Some(event) = &event {
-            aside.damaged += u64::from(event.is_damaged);
+        (aside.bytes, aside.totals) = (self.reader.offset(), *self.reader.totals());
+        if let Some(event) = &mut event {
+            if let Some(damage) = event.damage.take() {
+                aside.damaged += 1;
+                aside.damage.get_or_insert(damage);
+            }
             aside.large_events += u64::from(event.is_too_large);
         }
         drop(aside);

@@ -1,21 +1,16 @@
-//! The commands for traces in Heph's format. Every command recognizes the format by the first
-//! bytes. Events are shown in the order of the file. A writer writes a span when the span ends.
+//! Traces in Heph's format, which every command recognizes by the first bytes. All but `verify`
+//! read them as NetTrace.
 
 mod as_nettrace;
-mod events;
-mod info;
-mod verify;
 
 use std::{
-    fmt,
     fs::File,
     io::{self, Read},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use nettrace_event::calendar::FILE_TIME_OF_1970;
-use nettrace_reader::heph::{Options, Reader, is_heph};
+use nettrace_reader::heph::{Options, Reader, Report, Totals, is_heph};
 
 pub(crate) use self::as_nettrace::SUBSTREAM;
 use self::as_nettrace::{AsNetTrace, Aside};
@@ -24,14 +19,8 @@ use crate::{
     other_file_types,
     read_options::ReadOptions,
     source::{self, Bytes, Meanwhile, Source},
-    spelling::FileTime,
     standard_error::say,
-};
-
-pub(crate) use self::{
-    events::{dump, headers},
-    info::info,
-    verify::verify,
+    summary::Reach,
 };
 
 /// A trace of one of the two formats.
@@ -47,19 +36,13 @@ pub(crate) struct HephSource {
     epoch: Option<u64>,
 }
 
-impl Trace {
-    /// Has `call` called before the trace is waited for.
-    pub(crate) fn before_waiting(self, call: impl FnMut() + Send + 'static) -> Self {
-        match self {
-            Self::NetTrace(source) => Self::NetTrace(source.before_waiting(call)),
-            Self::Heph(HephSource { bytes, epoch }) => {
-                Self::Heph(HephSource { bytes: source::before_reading(bytes, call), epoch })
-            }
-        }
-    }
-}
-
 impl HephSource {
+    /// Checks the trace by the rules of its own format, and lists `most` violations.
+    pub(crate) fn verify(self, limits: ReadOptions, most: usize) -> Result<Report, Failure> {
+        let options = self.options(limits);
+        Ok(nettrace_reader::heph::verify(self.bytes, options, most)?)
+    }
+
     fn read(self, limits: ReadOptions) -> Reader<Bytes> {
         self.options(limits).open(self.bytes)
     }
@@ -105,8 +88,8 @@ fn find_epoch(file: &Path, mut bytes: Bytes) -> Result<HephSource, Failure> {
     let epoch = Options::default().find_epoch(Kept { source: &mut bytes, kept: &mut ahead })?;
     if epoch.is_none() && ahead.len() as u64 >= MOST_AHEAD {
         say(Some(format_args!(
-            "the first {} MiB state no epoch, so their events are shown without a time of day; in \
-             a file it is found wherever it stands",
+            "the first {} MiB state no epoch, so their times are shown as if it were 1970; in a \
+             file it is found wherever it stands",
             MOST_AHEAD >> 20
         )))?;
     }
@@ -152,10 +135,13 @@ pub(crate) struct Original(Option<Arc<Mutex<Aside>>>);
 pub(crate) struct HephEnd {
     /// How many bytes it has.
     pub(crate) bytes: u64,
+    pub(crate) totals: Totals,
     /// How many events, and attributes of events, are left out.
     pub(crate) left_out: u64,
     /// Why it could not be read to its end.
     pub(crate) failure: Option<nettrace_reader::Error>,
+    /// Why the first attribute that is left out could not be decoded.
+    damage: Option<nettrace_reader::Error>,
 }
 
 impl Original {
@@ -173,8 +159,10 @@ impl Original {
         }
         Ok(Some(HephEnd {
             bytes: aside.bytes,
+            totals: aside.totals,
             left_out: aside.large_events + aside.damaged,
             failure: aside.failure,
+            damage: aside.damage,
         }))
     }
 
@@ -184,24 +172,20 @@ impl Original {
         failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
+    /// Does the same for events that are shown, which fails also if an attribute is left out. What
+    /// is wrong behind the first N events does not count.
+    pub(crate) fn end_shown(self, reach: Reach) -> Result<(), Failure> {
+        let end = if reach == Reach::Head { None } else { self.end()? };
+        let failure = end.and_then(|end| end.failure.or(end.damage));
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
     /// Does the same for a conversion, which fails also if something is left out.
     pub(crate) fn end_converted(self) -> Result<(), Failure> {
         match self.end()? {
             Some(HephEnd { failure: Some(error), .. }) => Err(error.into()),
             Some(HephEnd { left_out: count @ 1.., .. }) => Err(Failure::Missing(count)),
             _ => Ok(()),
-        }
-    }
-}
-
-/// The epoch of a trace, which a trace need not state.
-struct Epoch(Option<u64>);
-
-impl fmt::Display for Epoch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(nanos) => FileTime(nanos / 100 + FILE_TIME_OF_1970).fmt(f),
-            None => f.write_str("none"),
         }
     }
 }

@@ -24,15 +24,14 @@ use crate::{
     duplicate_type_names::DuplicateTypeNames,
     failure::Failure,
     files::{RecordingFiles, SourceFiles},
+    heph::{HephEnd, Original},
     read_options::ReadOptions,
     source::Source,
     spelling,
 };
 
-pub(crate) use self::{
-    rate::{Rate, Rates},
-    text::{MOST_ROWS, ShownSpans, write_rate},
-};
+use self::rate::{Rate, Rates};
+pub(crate) use self::text::MOST_ROWS;
 
 /// Options of `info`.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -73,6 +72,8 @@ struct Info {
     bytes: u64,
     blocks: u64,
     sequence_points: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    padding_bytes: Option<u64>,
     unknown_blocks: u64,
     undefined_stacks: u64,
     damaged_types: u64,
@@ -137,7 +138,7 @@ impl Serialize for KeyValues {
 }
 
 pub(crate) fn run(
-    source: Source,
+    (source, original): (Source, Original),
     limits: ReadOptions,
     about: SourceFiles<'_>,
     options: InfoOptions,
@@ -157,8 +158,13 @@ pub(crate) fn run(
             Err(error) => break Err(error),
         }
     };
-    let damage = end.as_ref().err().map(ToString::to_string);
-    let info = Info::of(&reader, about.recordings.to_vec(), &rates, &spans, damage);
+    let mut info = Info::of(&reader, about.recordings.to_vec(), &rates, &spans);
+    let mut end = end;
+    if let Some(heph) = original.end()? {
+        info.was_made_of(&heph);
+        end = heph.failure.map_or(end, Err);
+    }
+    info.damage = end.as_ref().err().map(ToString::to_string);
     if options.json {
         write_json(&info, out)?;
     } else {
@@ -179,7 +185,6 @@ impl Info {
         recordings: Vec<RecordingFiles>,
         rates: &Rates,
         spans: &SpanCounts,
-        damage: Option<String>,
     ) -> Self {
         let (trace, totals) = (reader.trace(), reader.totals());
         let clock = Clock::of(trace);
@@ -211,6 +216,7 @@ impl Info {
             bytes: reader.offset(),
             blocks: totals.blocks,
             sequence_points: totals.sequence_points,
+            padding_bytes: None,
             unknown_blocks: totals.unknown_blocks,
             undefined_stacks: totals.undefined_stacks,
             damaged_types: totals.damaged_types,
@@ -222,8 +228,20 @@ impl Info {
             rate: rates.finish(trace.ticks_per_second),
             types: types(reader),
             threads: threads(reader),
-            damage,
+            damage: None,
         }
+    }
+
+    /// States what the trace was in Heph's format. Blocks are packets.
+    fn was_made_of(&mut self, heph: &HephEnd) {
+        self.format = "Heph 0.1.0";
+        (self.major_version, self.minor_version) = (0, 1);
+        self.bytes = heph.bytes;
+        self.step_backs = heph.totals.step_backs;
+        self.blocks = heph.totals.packets;
+        self.sequence_points = 0;
+        self.unknown_blocks = heph.totals.unknown_options;
+        self.padding_bytes = Some(heph.totals.padding);
     }
 }
 

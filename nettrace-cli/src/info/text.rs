@@ -53,6 +53,7 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
         major @ 6.. => {
             row("format", &format_args!("NetTrace V{major}.{}", info.minor_version))?;
         }
+        0 => row("format", &info.format)?,
         major => row("format", &format_args!("NetTrace V{major}"))?,
     }
     match &info.recordings[..] {
@@ -101,10 +102,22 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
     row("payload bytes", &info.payload_bytes)?;
     let bytes = info.bytes;
     row("bytes read", &format_args!("{bytes} ({per_event:.2} an event beside payloads)"))?;
-    row("blocks", &info.blocks)?;
-    row("sequence points", &info.sequence_points)?;
+    let unknown = match info.padding_bytes {
+        None => {
+            row("blocks", &info.blocks)?;
+            row("sequence points", &info.sequence_points)?;
+            "unknown blocks"
+        }
+        Some(padding) => {
+            row("packets", &info.blocks)?;
+            if padding > 0 {
+                row("padding", &format_args!("{padding} bytes"))?;
+            }
+            "unknown options"
+        }
+    };
     if info.unknown_blocks > 0 {
-        row("unknown blocks", &info.unknown_blocks)?;
+        row(unknown, &info.unknown_blocks)?;
     }
     if info.damaged_types > 0 {
         let count = info.damaged_types;
@@ -141,11 +154,11 @@ impl fmt::Display for RecordingCount<'_> {
 }
 
 /// The number of spans, and what is missing of some.
-pub(crate) struct ShownSpans {
-    pub(crate) count: u64,
-    pub(crate) without_end: u64,
-    pub(crate) without_start: u64,
-    pub(crate) uncounted: u64,
+struct ShownSpans {
+    count: u64,
+    without_end: u64,
+    without_start: u64,
+    uncounted: u64,
 }
 
 impl fmt::Display for ShownSpans {
@@ -176,7 +189,7 @@ impl fmt::Display for EventTimeText<'_> {
 }
 
 /// Events over time, as bars of eight heights.
-pub(crate) fn write_rate(rate: &Rate, out: &mut impl Write) -> io::Result<()> {
+fn write_rate(rate: &Rate, out: &mut impl Write) -> io::Result<()> {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
     let most = rate.events.iter().copied().max().unwrap_or(0);

@@ -107,7 +107,7 @@ pub(crate) fn run(
             out.flush()?;
             Ok(say(Some("the process has ended; it has not sent its last events"))?)
         }
-        result => result,
+        result => result.map(drop),
     }
 }
 

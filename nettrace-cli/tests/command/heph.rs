@@ -24,8 +24,7 @@ fn nettrace(args: &[&str], input: &[u8]) -> (i32, String, String) {
     (output.status.code().unwrap(), stdout, stderr)
 }
 
-const TOTALS: &str = "# events=2 shown=2 lost=2 packets=3 streams=1 bytes=182 \
-    epoch=2021-01-08T13:48:54.1180100Z read_ms=";
+const TOTALS: &str = "# events=2 shown=2 lost=2 ";
 
 #[test]
 fn events_as_text_and_columns() {
@@ -34,16 +33,22 @@ fn events_as_text_and_columns() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(code, 0);
     let expected = [
-        "2021-01-08T13:48:54.118010100Z   0.000000100 s [#0/1] \"My event\" (0.000000100 s) \
-         Test=123 Test2=[123.456, 789.0]",
-        "2021-01-08T13:48:54.120010000Z   0.002000000 s [#0] \"a\\tb\" x=-2 x=\"\\\"quo\\\"\"",
+        "2021-01-08T13:48:54.118010200Z   0.000010200 s Informational [0] heph/My event \
+         [8000000000000001] started=2021-01-08T13:48:54.118010100Z duration=100ns outcome=\"\" \
+         Test=123 Test2=[123.456, 789.0] {heph.substream=\"1\"}",
+        "2021-01-08T13:48:54.120010000Z   0.002010000 s Informational [0] heph/a\\tb x=-2 \
+         x#2=\"\\\"quo\\\"\" {heph.substream=\"0\"}",
     ];
     assert_eq!(lines, expected);
     assert!(said.starts_with(TOTALS) && said.lines().count() == 1, "{said}");
     let (code, text, said) = nettrace(&["headers"], TRACE);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(code, 0);
-    assert_eq!(lines, ["0\t0\t1\t100\t200\tMy event", "0\t3\t0\t2000000\t2000000\ta\\tb"]);
+    let expected = [
+        "heph\t1\t0\t4\t0x0\t0\t0\t-\t0.010200\t44\t33e882f0",
+        "heph\t2\t0\t4\t0x0\t0\t0\t-\t2.010000\t20\tb49f311a",
+    ];
+    assert_eq!(lines, expected);
     assert!(said.starts_with(TOTALS));
 }
 
@@ -90,48 +95,56 @@ fn events_as_json() {
     let lines: Vec<_> = text.lines().map(strict_json).collect();
     assert_eq!((code, lines.len()), (0, 2));
     let expected = serde_json::json!({
-        "time": "2021-01-08T13:48:54.118010100Z", "start_ns": 100, "end_ns": 200,
-        "description": "My event", "stream": 0, "counter": 0, "substream": 1,
-        "attributes": { "Test": 123, "Test2": [123.456, 789.0] },
+        "time": "2021-01-08T13:48:54.118010200Z", "since_start_ns": 10_200, "ticks": 10_200,
+        "provider": "heph", "name": "My event", "id": 1, "version": 0, "level": "Informational",
+        "keywords": 0, "opcode": 0, "process": null, "thread": 0, "thread_index": 0, "cpu": null,
+        "payload_bytes": 44,
+        "labels": {
+            "SpanId": "8000000000000001", "heph.substream": "1",
+            "ActivityId": "000000f0-f080-0001-0000-00001d8b9f59",
+        },
+        "fields": {
+            "started": "2021-01-08T13:48:54.118010100Z", "duration": 100, "outcome": "",
+            "Test": 123, "Test2": [123.456, 789.0],
+        },
     });
     assert_eq!(lines[0], expected);
-    let attributes = serde_json::json!({ "x": -2, "x#2": "\"quo\"" });
-    assert_eq!(lines[1]["attributes"], attributes);
+    let fields = serde_json::json!({ "x": -2, "x#2": "\"quo\"" });
+    assert_eq!(lines[1]["fields"], fields);
     assert!(said.starts_with(TOTALS));
 }
 
 #[test]
 fn filters() {
-    for (args, counters) in [
-        (&["--event", "My event"][..], &[0][..]),
-        (&["--event", "a*"], &[3]),
-        (&["--thread", "0"], &[0, 3]),
-        (&["--from", "100ns"], &[0, 3]),
-        (&["--from", "101ns"], &[3]),
-        (&["--to", "2021-01-08T13:48:54.12Z"], &[0]),
-        (&["--where", "Test2>700"], &[0]),
-        (&["--where", "x=-2", "--where", "x~quo"], &[3]),
-        (&["--head", "1"], &[0]),
-        (&["--tail", "1"], &[3]),
+    let (first, second) = (&["My event"][..], &["a\tb"][..]);
+    let both = &[first[0], second[0]];
+    for (args, expected) in [
+        (&["--event", "My event"][..], first),
+        (&["--event", "a*"], second),
+        (&["--provider", "heph"], both),
+        (&["--thread", "0"], both),
+        (&["--from", "10200ns"], both),
+        (&["--from", "10201ns"], second),
+        (&["--to", "2021-01-08T13:48:54.12Z"], first),
+        (&["--where", "Test2>700"], first),
+        (&["--where", "x=-2", "--where", "x#2~quo"], second),
+        (&["--head", "1"], first),
+        (&["--tail", "1"], second),
     ] {
         let (code, text, _) = nettrace(&[&["dump", "--json"], args].concat(), TRACE);
-        let shown: Vec<_> =
-            text.lines().map(|line| strict_json(line)["counter"].as_u64().unwrap()).collect();
-        assert_eq!((code, &*shown), (0, counters), "{args:?}");
+        let lines: Vec<_> = text.lines().map(strict_json).collect();
+        let names: Vec<_> = lines.iter().map(|line| line["name"].as_str().unwrap()).collect();
+        assert_eq!((code, &*names), (0, expected), "{args:?}");
     }
     for (args, says) in [
         (["--event", "b"], "of 2 events, none is of event b; there are My event, a\\tb"),
         (["--thread", "7"], "of 2 events, none is of thread 7"),
         (["--where", "y=1"], "of 2 events, none has a field or label named y"),
+        (["--level", "2"], "of 2 events, none has level Error"),
     ] {
         let (code, text, said) = nettrace(&[&["headers"][..], &args].concat(), TRACE);
         assert_eq!((code, &*text), (0, ""));
         assert!(said.contains(says), "{said}");
-    }
-    for args in [["--provider", "x"], ["--level", "2"], ["--show", "stack"]] {
-        let (code, text, said) = nettrace(&[&["dump"][..], &args].concat(), TRACE);
-        assert_eq!((code, &*text), (2, ""), "{args:?}");
-        assert!(said.contains("of a Heph trace"), "{said}");
     }
 }
 
@@ -143,15 +156,18 @@ fn ids() {
     let mut packet = EventPacket::begin(&header, "query", &mut trace).unwrap();
     let trace_id = "4bf92f3577b34da6a3ce929d0e0e4736";
     let activity = "000000f0-f000-000a-0000-0000ab9a9d59";
-    for (name, id) in [("@trace", trace_id), ("@span", "000000000000000a"), ("@activity", activity)]
-    {
+    for (name, id) in [
+        ("@provider", "Shop"),
+        ("@trace", trace_id),
+        ("@span", "000000000000000a"),
+        ("@activity", activity),
+    ] {
         packet.attribute(name, Value::Str(id)).unwrap();
     }
     packet.finish().unwrap();
     for (condition, count) in [
         (format!("TraceId={trace_id}"), 1),
         (format!("TraceId={}", trace_id.to_uppercase()), 1),
-        (format!("@trace={trace_id}"), 1),
         ("TraceId=4bf92f3577b34da6a3ce929d0e0e4737".into(), 0),
         ("SpanId=000000000000000A".into(), 1),
         ("SpanId=a".into(), 0),
@@ -170,18 +186,27 @@ fn info_as_json() {
     let mut info = strict_json(text.trim_end());
     assert_eq!(code, 0);
     let rate = info["rate"].take();
+    let moment = |time: &str, ticks: u64| serde_json::json!({ "time": time, "since_start_ns": ticks, "ticks": ticks });
+    let ty = |id: u64, name: &str, bytes: u64| {
+        serde_json::json!({
+            "provider": "heph", "name": name, "id": id, "events": 1, "payload_bytes": bytes,
+        })
+    };
     let expected = serde_json::json!({
-        "format": "Heph 0.1.0", "epoch": "2021-01-08T13:48:54.1180100Z", "first_start_ns": 100,
-        "last_end_ns": 2_000_000, "events": 2, "lost": 2, "step_backs": 0, "spans": 1,
-        "spans_without_end": 0, "spans_without_start": 0, "uncounted_spans": 0,
-        "bytes": TRACE.len(), "packets": 3, "padding_bytes": 0, "unknown_options": 0, "rate": null,
-        "types": [
-            { "description": "My event", "events": 1 }, { "description": "a\tb", "events": 1 },
-        ],
-        "other_events": 0,
-        "streams": [{
-            "stream": 0, "events": 2, "lost": 2, "step_backs": 0, "first_counter": 0,
-            "last_counter": 3,
+        "format": "Heph 0.1.0", "major_version": 0, "minor_version": 1,
+        "start": "2021-01-08T13:48:54.1180000Z", "start_ticks": 0,
+        "ticks_per_second": 1_000_000_000, "pointer_bytes": 8,
+        "key_values": { "nettrace.source": "heph" },
+        "first_event": moment("2021-01-08T13:48:54.118010200Z", 10_200),
+        "last_event": moment("2021-01-08T13:48:54.120010000Z", 2_010_000),
+        "events": 2, "lost": 2, "step_backs": 0, "payload_bytes": 64, "bytes": TRACE.len(),
+        "blocks": 3, "sequence_points": 0, "padding_bytes": 0, "unknown_blocks": 0,
+        "undefined_stacks": 0, "damaged_types": 0, "deep_types": 0, "spans": 1,
+        "spans_without_end": 0, "spans_without_start": 0, "uncounted_spans": 0, "rate": null,
+        "types": [ty(1, "My event", 44), ty(2, "a\tb", 20)],
+        "threads": [{
+            "index": 0, "process": null, "id": 0, "name": null, "events": 2, "lost": 2,
+            "step_backs": 0,
         }],
         "damage": null,
     });
@@ -192,7 +217,7 @@ fn info_as_json() {
         rate["events"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).collect();
     let place = |time: u64| (time - rate["first_ticks"].as_u64().unwrap()) / interval;
     let filled: Vec<_> = (0_u64..).zip(&counts).filter(|(_, count)| **count > 0).collect();
-    assert_eq!(filled, [(place(100), &1), (place(2_000_000), &1)]);
+    assert_eq!(filled, [(place(10_200), &1), (place(2_010_000), &1)]);
     let (code, text, _) = nettrace(&["info", "--json"], &TRACE[..181]);
     let info = strict_json(text.trim_end());
     assert_eq!((code, &info["events"]), (1, &1.into()));
@@ -219,16 +244,17 @@ fn what_is_in_a_trace() {
     assert_eq!(code, 0);
     for line in [
         "format           Heph 0.1.0",
-        "epoch            2021-01-08T13:48:54.1180100Z",
-        "first start      0.000000100 s after the epoch",
-        "last end         0.002000000 s after the epoch",
+        "started          2021-01-08T13:48:54.1180000Z",
+        "first event      0.000010200 s after the start, 2021-01-08T13:48:54.118010200Z",
+        "last event       0.002010000 s after the start, 2021-01-08T13:48:54.120010000Z",
         "events           2",
         "lost events      2",
         "spans            1 (0 without an end, 0 without a start)",
-        "bytes read       182",
-        "           1  My event",
-        "           1  a\\tb",
-        "           2              2  #0 (0 to 3)",
+        "bytes read       182 (59.00 an event beside payloads)",
+        "packets          3",
+        "           1             44   68.8%  heph/My event (id 1)",
+        "           1             20   31.2%  heph/a\\tb (id 2)",
+        "           2              2  tid 0",
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
     }
@@ -271,7 +297,7 @@ fn options_of_our_own() {
         "lost events      4",
         "padding          24 bytes",
         "unknown options  1",
-        "           2              4  #0 (0 to 5)",
+        "           2              4  tid 0",
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
     }

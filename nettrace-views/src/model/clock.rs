@@ -28,12 +28,6 @@ impl Clock {
         Self::new(trace.sync_ticks, trace.ticks_per_second, since_1970(&trace.sync_time))
     }
 
-    /// A clock whose ticks are nanoseconds since an epoch, which is in nanoseconds since 1970.
-    #[must_use]
-    pub fn of_epoch(epoch: Option<u64>) -> Self {
-        Self::new(0, NANOS_PER_SECOND, epoch.map(i128::from))
-    }
-
     fn new(start_ticks: u64, per_second: u64, start: Option<i128>) -> Self {
         let inverse = if per_second < 2 { 0 } else { ((1 << 64) / u128::from(per_second)) as u64 };
         Self { start_ticks, per_second, inverse, start }

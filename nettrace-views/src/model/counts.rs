@@ -2,7 +2,7 @@
 
 use std::{
     collections::hash_map::Entry,
-    hash::{BuildHasher, Hash, RandomState},
+    hash::{BuildHasher, RandomState},
 };
 
 use foldhash::HashMap;
@@ -14,35 +14,19 @@ use crate::model::{Ids, Key, Role, role_of, span_name};
 const MOST_OPEN: usize = 1_000_000;
 
 /// The spans of a trace, counted in the order of the stream. In that order, a stop can come before
-/// its start. `K` is what both have in common.
-#[derive(Debug)]
-pub struct SpanCounts<K = Key> {
+/// its start.
+#[derive(Debug, Default)]
+pub struct SpanCounts {
     /// Starts less stops, and a hash of the name. A span of which both were seen is not here.
-    open: HashMap<K, (i32, u64)>,
+    open: HashMap<Key, (i32, u64)>,
     hasher: RandomState,
     /// The labels of the last event, and the ids among them.
     labels: LastLabels,
     ids: Ids,
-    /// Whether each further start, or stop, of a span that is not complete counts as a span.
-    pub has_repeats: bool,
     /// How many spans there are.
     pub count: u64,
     /// Starts and stops that were not counted because too many spans were open.
     pub uncounted: u64,
-}
-
-impl<K> Default for SpanCounts<K> {
-    fn default() -> Self {
-        Self {
-            open: HashMap::default(),
-            hasher: RandomState::default(),
-            labels: LastLabels::default(),
-            ids: Ids::default(),
-            has_repeats: false,
-            count: 0,
-            uncounted: 0,
-        }
-    }
 }
 
 impl SpanCounts {
@@ -62,19 +46,11 @@ impl SpanCounts {
     /// What stands for the name of the spans of an event type.
     #[must_use]
     pub fn name(&self, metadata: &Metadata) -> u64 {
-        self.hash((&metadata.provider, span_name(&metadata.name)))
-    }
-}
-
-impl<K: Eq + Hash> SpanCounts<K> {
-    /// What stands for something large that spans have in common.
-    #[must_use]
-    pub fn hash(&self, of: impl Hash) -> u64 {
-        self.hasher.hash_one(of)
+        self.hasher.hash_one((&metadata.provider, span_name(&metadata.name)))
     }
 
     /// Counts an event of a span.
-    pub fn count_as(&mut self, role: Role, span: K, name: u64) {
+    pub fn count_as(&mut self, role: Role, span: Key, name: u64) {
         let change = match role {
             Role::Start => 1,
             Role::Stop => -1,
@@ -84,19 +60,7 @@ impl<K: Eq + Hash> SpanCounts<K> {
         self.change(span, name, change, MOST_OPEN);
     }
 
-    /// Counts an event for a whole span, of which one end may have been counted before.
-    pub fn complete(&mut self, span: &K) {
-        let Some((starts, _)) = self.open.get_mut(span) else {
-            self.count += 1;
-            return;
-        };
-        *starts -= starts.signum();
-        if *starts == 0 {
-            self.open.remove(span);
-        }
-    }
-
-    fn change(&mut self, span: K, name: u64, change: i32, most_open: usize) {
+    fn change(&mut self, span: Key, name: u64, change: i32, most_open: usize) {
         if change == 0 {
             self.count += 1;
             return;
@@ -110,7 +74,6 @@ impl<K: Eq + Hash> SpanCounts<K> {
                     return;
                 }
                 *starts += change;
-                self.count += u64::from(self.has_repeats && starts.signum() == change);
                 if *starts == 0 {
                     entry.remove();
                 }
@@ -136,9 +99,7 @@ impl<K: Eq + Hash> SpanCounts<K> {
     }
 
     fn without(&self, signum: i32) -> u64 {
-        let open = self.open.values().filter(|(starts, _)| starts.signum() == signum);
-        let most = if self.has_repeats { u32::MAX } else { 1 };
-        open.map(|(starts, _)| u64::from(starts.unsigned_abs().min(most))).sum()
+        self.open.values().filter(|(starts, _)| starts.signum() == signum).count() as u64
     }
 }
 
@@ -149,17 +110,14 @@ mod tests {
     use super::{Key, SpanCounts};
 
     #[test]
-    fn repeats() {
+    fn repeated_starts_are_one_span() {
         let id = Key::Span(None, SpanId::from_u64(1).unwrap());
-        for (has_repeats, expected) in [(false, [1, 1, 1, 1]), (true, [2, 2, 2, 1])] {
-            let mut spans = SpanCounts { has_repeats, ..SpanCounts::default() };
-            let mut change = |change| {
-                spans.change(id, 0, change, 2);
-                (spans.count, spans.without_end() + spans.without_start())
-            };
-            let found = [1, 1, -1].map(&mut change);
-            assert_eq!(found, [(1, 1), (expected[0], expected[1]), (expected[2], expected[3])]);
-        }
+        let mut spans = SpanCounts::default();
+        let found = [1, 1, -1].map(|change| {
+            spans.change(id, 0, change, 2);
+            (spans.count, spans.without_end() + spans.without_start())
+        });
+        assert_eq!(found, [(1, 1); 3]);
     }
 
     #[test]
@@ -181,10 +139,5 @@ mod tests {
         assert_eq!(change(2, 1), (3, 1, 0, 1));
         assert_eq!(change(4, -1), (4, 1, 1, 1));
         assert_eq!(change(1, -1), (4, 0, 1, 1));
-        let one_end = Key::Span(None, SpanId::from_u64(4).unwrap());
-        for (count, without_start) in [(4, 0), (5, 0)] {
-            spans.complete(&one_end);
-            assert_eq!((spans.count, spans.without_start()), (count, without_start));
-        }
     }
 }

@@ -7,7 +7,10 @@ use std::{
 
 use nettrace_event::trace_context::{ActivityId, SpanId};
 use nettrace_format::content::Label;
-use nettrace_reader::heph::{Event, Span, SpanPart, Value};
+use nettrace_reader::{
+    Error,
+    heph::{Event, Span, SpanPart, Value},
+};
 
 use super::SUBSTREAM;
 
@@ -134,8 +137,8 @@ pub(super) struct Parsed {
     pub(super) labels: Vec<OwnLabel>,
     pub(super) stack: Vec<u64>,
     pub(super) payload: Vec<u8>,
-    /// Whether an attribute cannot be decoded. It has those before.
-    pub(super) is_damaged: bool,
+    /// Why an attribute cannot be decoded. The event has those before.
+    pub(super) damage: Option<Error>,
     /// Whether a part is larger than NetTrace allows.
     pub(super) is_too_large: bool,
 }
@@ -158,9 +161,12 @@ impl Parsed {
         let mut fields = Vec::new();
         let mut is_head = is_own;
         for attribute in event.attributes() {
-            let Ok((name, value)) = attribute else {
-                parsed.is_damaged = true;
-                break;
+            let (name, value) = match attribute {
+                Ok(attribute) => attribute,
+                Err(error) => {
+                    parsed.damage = Some(error);
+                    break;
+                }
             };
             is_head &= name.starts_with('@');
             if is_head {
