@@ -4,7 +4,7 @@ use std::{error, fmt, io};
 
 use nettrace_format::Damage;
 
-use crate::block::BlockKind;
+use crate::block_kind::BlockKind;
 
 /// The result of this crate's reading functions.
 ///

@@ -5,7 +5,7 @@
 //! parse a body.
 
 use crate::{
-    block::BlockKind,
+    block_kind::BlockKind,
     error::{Error, ErrorKind, Result},
     input::{Input, Source},
 };

@@ -45,7 +45,7 @@
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
 pub use crate::{
-    block::BlockKind,
+    block_kind::BlockKind,
     error::{Error, ErrorKind, Result, Table},
     event::Event,
     example::{example, heph_example},
@@ -74,6 +74,7 @@ pub use nettrace_format::{Field, Metadata, Stack, Thread, Trace, Type, WallTime}
 pub use nettrace_macros::{ReadEvent, ReadField};
 
 mod block;
+mod block_kind;
 mod error;
 mod event;
 mod example;

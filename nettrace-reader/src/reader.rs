@@ -3,7 +3,8 @@
 use nettrace_format::{Cursor, Damage, Metadata, v6};
 
 use crate::{
-    block::{self, BlockKind},
+    block,
+    block_kind::BlockKind,
     error::{Error, ErrorKind, Result, Table},
     event::Event,
     framing::{BlockHead, Blocks, Format},

@@ -19,7 +19,7 @@ use foldhash::HashMap;
 use nettrace_format::{Metadata, Trace};
 
 use crate::{
-    block::BlockKind,
+    block_kind::BlockKind,
     error::{Error, ErrorKind, Result, Table},
     event::Event,
     input::Source,

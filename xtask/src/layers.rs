@@ -28,8 +28,6 @@ use crate::{
 /// entry that is not needed any more is an error.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("nettrace-macros", "attr", "value"),
-    ("nettrace-reader", "block", "framing"),
-    ("nettrace-reader", "error", "block"),
     ("nettrace-reader", "options", "reader"),
     ("nettrace-reader", "reader", "sorted"),
     ("tracing-nettrace", "kept", "spans"),

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     convert::{
         BATCH,
-        view::{Begin, Other},
+        extra_target::{Begin, ExtraTarget},
     },
     csv_cell::CsvCell,
     dump::{self, Extra, Facts, processor},
@@ -21,7 +21,7 @@ use crate::{
     spelling::{self, to_json},
 };
 
-pub(crate) const JSONL: Other = Other {
+pub(crate) const JSONL: ExtraTarget = ExtraTarget {
     name: "jsonl",
     title: "JSON lines",
     about: "one JSON object per line for each event, as `dump --json --show stack` prints it",
@@ -29,7 +29,7 @@ pub(crate) const JSONL: Other = Other {
     begin: Begin::File(|start, out| Ok(Box::new(Lines::new(start.trace, out, json, "")))),
 };
 
-pub(crate) const CSV: Other = Other {
+pub(crate) const CSV: ExtraTarget = ExtraTarget {
     name: "csv",
     title: "CSV",
     about: "one row for each event; the fields are a JSON object in the last column",

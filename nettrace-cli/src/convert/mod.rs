@@ -10,11 +10,12 @@
 //! | NetTrace V6 | [`v6`]: can express everything that the other versions contain |
 //! | all other formats of traces | [`to_stream`]: writes payloads and threads as sessions do |
 //! | formats of viewers | [`view`]: the crate `nettrace-views` |
-//! | targets of other crates | [`view::OTHERS`] |
+//! | targets of other crates | [`view::EXTRA_TARGETS`] |
 //!
 //! What is not in the result is counted by kind ([`omissions`]) and listed on standard error.
 
 pub(crate) mod destination;
+mod extra_target;
 pub(crate) mod lines;
 mod omissions;
 mod payload;
@@ -48,10 +49,10 @@ pub(crate) use self::{
 use crate::{
     convert::{
         destination::{Destination, OutputFile},
+        extra_target::ExtraTarget,
         omissions::{Kind, Omissions},
         to_stream::ToStream,
         v6::ToV6,
-        view::Other,
     },
     failure::Failure,
     files::Origins,
@@ -88,7 +89,7 @@ pub(crate) enum To {
     /// A format of a viewer.
     View(View),
     /// A target that is no `View`.
-    Other(&'static Other),
+    Extra(&'static ExtraTarget),
 }
 
 impl To {
@@ -101,11 +102,11 @@ impl To {
         // The rest of the name need not be UTF-8.
         let ending = path.extension().map(OsStr::to_string_lossy).unwrap_or_default();
         let ending = &*ending;
-        let others = || view::OTHERS.iter().copied();
-        let other = others().find(|other| other.endings.contains(&ending));
-        View::of_path(path).map(Self::View).or(other.map(Self::Other)).ok_or_else(|| {
+        let extra = || view::EXTRA_TARGETS.iter().copied();
+        let found = extra().find(|target| target.endings.contains(&ending));
+        View::of_path(path).map(Self::View).or(found.map(Self::Extra)).ok_or_else(|| {
             let views = View::ALL.iter().map(|view| view.endings());
-            let all = views.chain(others().map(|other| other.endings)).flatten();
+            let all = views.chain(extra().map(|target| target.endings)).flatten();
             let all: Vec<_> = all.map(|ending| format!(".{ending}")).collect();
             let absent = Self::ABSENT.contains(&ending);
             let hint = if absent { "; this build lacks the feature `parquet`" } else { "" };
@@ -117,15 +118,15 @@ impl To {
     pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
         let traces = Format::ALL.iter().map(|format| (format.name(), format.about()));
         let views = View::ALL.iter().map(|view| (view.name(), view.about()));
-        let others = view::OTHERS.iter().map(|other| (other.name, other.about));
-        traces.chain(views).chain(others)
+        let extra = view::EXTRA_TARGETS.iter().map(|target| (target.name, target.about));
+        traces.chain(views).chain(extra)
     }
 
     /// The target with a name.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         let format = name.parse().ok().map(Self::Trace);
-        let other = || view::OTHERS.iter().copied().find(|other| other.name == name);
-        format.or_else(|| name.parse().ok().map(Self::View)).or_else(|| other().map(Self::Other))
+        let extra = || view::EXTRA_TARGETS.iter().copied().find(|target| target.name == name);
+        format.or_else(|| name.parse().ok().map(Self::View)).or_else(|| extra().map(Self::Extra))
     }
 }
 
@@ -146,8 +147,8 @@ pub(crate) fn run(
     if let (Some(option), false) = (task.tables.given(), tables::are(to)) {
         return Err(Failure::OnlyTables(option));
     }
-    if let To::Other(other) = to {
-        return view::run_other(other, limits.options().open(source)?, limits, task, stdout);
+    if let To::Extra(target) = to {
+        return view::run_extra(target, limits.options().open(source)?, limits, task, stdout);
     }
     let options = match to {
         To::View(view) => task.views.for_view(view, limits, task.read_other)?,
@@ -162,7 +163,7 @@ pub(crate) fn run(
     let format = match to {
         To::Trace(format) => format,
         To::View(view) => return view::run(view, &options, dimension, reader, destination),
-        To::Other(_) => return Ok(()),
+        To::Extra(_) => return Ok(()),
     };
     let mut rewriter = rewriter(format, reader.major_version(), limits.definitions());
     // Other formats have no place for it.

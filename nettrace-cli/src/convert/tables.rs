@@ -10,7 +10,7 @@ use nettrace_views::{
 use crate::{
     convert::{
         To,
-        view::{Begin, Other, Start},
+        extra_target::{Begin, ExtraTarget, Start},
     },
     failure::Failure,
 };
@@ -18,7 +18,7 @@ use crate::{
 /// The key-value of a trace that names its host, as OpenTelemetry calls it.
 const HOST: &str = "host.name";
 
-pub(crate) const PARQUET: Other = Other {
+pub(crate) const PARQUET: ExtraTarget = ExtraTarget {
     name: "parquet",
     title: "Parquet",
     about: "a folder of Parquet tables, for DuckDB, DataFusion, Spark, Trino and pandas",
@@ -29,7 +29,7 @@ pub(crate) const PARQUET: Other = Other {
     },
 };
 
-pub(crate) const ARROW: Other = Other {
+pub(crate) const ARROW: ExtraTarget = ExtraTarget {
     name: "arrow",
     title: "Arrow",
     about: "a folder of Arrow files (Feather), for programs that map tables into memory",
@@ -42,7 +42,7 @@ pub(crate) const ARROW: Other = Other {
 
 /// Whether a format is one of tables.
 pub(super) fn are(to: To) -> bool {
-    to == To::Other(&PARQUET) || to == To::Other(&ARROW)
+    to == To::Extra(&PARQUET) || to == To::Extra(&ARROW)
 }
 
 /// The options of tables.

@@ -1,12 +1,9 @@
 //! Conversion by targets that take the events of a trace in the order of time: the formats of
-//! `nettrace-views`, and those of [`OTHERS`].
+//! `nettrace-views`, and those of [`EXTRA_TARGETS`].
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
+use std::io::{self, Write};
 
-use nettrace_reader::{Metadata, Reader, SortedReader, Trace};
+use nettrace_reader::{Metadata, Reader, SortedReader};
 use nettrace_views::{
     Target, Written, drive,
     model::{Role, role_of},
@@ -14,7 +11,11 @@ use nettrace_views::{
 };
 
 use crate::{
-    convert::{Task, destination::Destination},
+    convert::{
+        Task,
+        destination::Destination,
+        extra_target::{Begin, ExtraTarget, Start},
+    },
     failure::Failure,
     read_options::ReadOptions,
     source::Source,
@@ -23,7 +24,7 @@ use crate::{
 };
 
 /// The targets that are no [`View`]. A new one gets a file of its own, and a line here.
-pub(crate) const OTHERS: &[&Other] = &[
+pub(crate) const EXTRA_TARGETS: &[&ExtraTarget] = &[
     &super::lines::JSONL,
     &super::lines::CSV,
     #[cfg(feature = "parquet")]
@@ -31,59 +32,6 @@ pub(crate) const OTHERS: &[&Other] = &[
     #[cfg(feature = "parquet")]
     &super::tables::ARROW,
 ];
-
-/// A target that is in a crate of its own, or writes several files.
-#[derive(Debug)]
-pub(crate) struct Other {
-    /// Its name in command lines.
-    pub(crate) name: &'static str,
-    /// Its name in sentences.
-    pub(crate) title: &'static str,
-    /// What it is for, in a few words.
-    pub(crate) about: &'static str,
-    /// The endings of its paths, without the dot.
-    pub(crate) endings: &'static [&'static str],
-    pub(crate) begin: Begin,
-}
-
-impl Eq for Other {}
-
-impl PartialEq for Other {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-/// Makes a target that writes one file, from its beginning to its end.
-type BeginFile = for<'w> fn(&Start<'_>, &'w mut dyn Write) -> Result<Box<dyn Target + 'w>, Failure>;
-
-/// Makes a target that writes into a folder.
-type BeginFolder = fn(&Start<'_>, &Path) -> Result<Box<dyn Target>, Failure>;
-
-/// The size of what such a target has written, in bytes.
-type SizeOfFolder = fn(&Start<'_>, &Path) -> Result<u64, Failure>;
-
-/// How a target begins.
-#[derive(Clone, Copy, Debug)]
-#[allow(dead_code, reason = "not every build has targets of each kind")]
-pub(crate) enum Begin {
-    /// It writes one file, from its beginning to its end.
-    File(BeginFile),
-    /// It writes files into a folder, and makes the folder. It checks [`Task::force`] itself. What
-    /// it has written becomes complete in [`Target::finish`].
-    Folder { begin: BeginFolder, size: SizeOfFolder },
-}
-
-/// What a target knows at its beginning.
-#[derive(Clone, Copy, Debug)]
-#[allow(dead_code, reason = "for targets to choose from")]
-pub(crate) struct Start<'a> {
-    pub(crate) trace: &'a Trace,
-    /// The major version of the trace.
-    pub(crate) version: u32,
-    pub(crate) task: Task<'a>,
-    pub(crate) limits: ReadOptions,
-}
 
 /// Writes the trace of `reader` in the format of a viewer. `dimension` is the field that was asked
 /// for.
@@ -109,9 +57,9 @@ pub(super) fn run(
     result
 }
 
-/// Writes the trace of `reader` by another target.
-pub(super) fn run_other(
-    other: &Other,
+/// Writes the trace of `reader` by an extra target.
+pub(super) fn run_extra(
+    target: &ExtraTarget,
     reader: Reader<Source>,
     limits: ReadOptions,
     task: Task<'_>,
@@ -121,19 +69,18 @@ pub(super) fn run_other(
     let mut events = reader.sorted();
     let trace = events.trace().clone();
     let start = Start { trace: &trace, version, task, limits };
-    match other.begin {
+    match target.begin {
         Begin::File(begin) => {
             let destination = Destination::open(task.out, task.force, stdout)?;
-            file(other.title, &mut events, destination, |out| begin(&start, out))
+            file(target.title, &mut events, destination, |out| begin(&start, out))
         }
         Begin::Folder { begin, size } => {
             if task.out.as_os_str() == "-" {
-                return Err(Failure::NeedsFolder(other.title));
+                return Err(Failure::NeedsFolder(target.title));
             }
-            let target = begin(&start, task.out)?;
-            let written = drive(&mut events, target);
+            let written = drive(&mut events, begin(&start, task.out)?);
             let written = written.map_err(|error| Failure::folder(task.out, error))?;
-            finish(other.title, &events, written, size(&start, task.out)?)
+            finish(target.title, &events, written, size(&start, task.out)?)
         }
     }
 }

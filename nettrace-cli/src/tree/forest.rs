@@ -12,8 +12,6 @@ use nettrace_views::model::{
     Ids, Key, Part, Role, SpanEdge, SpanRecord, SpanRef, SpanState, SpanTable,
 };
 
-use crate::tree::nesting::Loose;
-
 /// What the table, and the links to parents and children, take for each span.
 const LINKS: usize = 176;
 
@@ -60,6 +58,13 @@ pub(super) struct Inside {
     pub(super) at: i64,
     /// In the form of the output.
     pub(super) text: Box<[u8]>,
+}
+
+/// An event that belongs to no span yet.
+#[derive(Debug)]
+pub(super) struct Loose {
+    pub(super) flow: Flow,
+    pub(super) event: Inside,
 }
 
 /// A start, a stop, or an event for a whole span.

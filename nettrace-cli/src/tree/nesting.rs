@@ -9,14 +9,7 @@ use std::cmp::Reverse;
 
 use nettrace_views::model::SpanRef;
 
-use super::forest::{Flow, Forest, Inside};
-
-/// An event that belongs to no span yet.
-#[derive(Debug)]
-pub(super) struct Loose {
-    pub(super) flow: Flow,
-    pub(super) event: Inside,
-}
+use super::forest::{Forest, Inside, Loose};
 
 /// What is nested.
 enum Item {

@@ -12,7 +12,7 @@ use crate::{
     error::FormatError,
     heph::{
         clock::Clock,
-        fields::{Fields, Roles},
+        fields::{Fields, Roles, TimeAttributes},
         flows::Flows,
         packet::{self, EventHeader, EventPacket, Value},
         spans::{self, Side, Whole},
@@ -143,7 +143,7 @@ impl EventWriter {
         }
         let mut early = whole.map(|whole| whole.start).filter(|start| *start < 0);
         let mut is_described = false;
-        let mut kept = Kept::default();
+        let mut kept = TimeAttributes::default();
         if schema.fields.iter().any(|field| field.role != FieldRole::Value) {
             self.description.clear();
             let mut roles = Roles::new(&mut self.description);
@@ -236,13 +236,6 @@ pub fn check(schema: &EventSchema) -> Result<(), FormatError> {
 /// before that of each inner one, so a type of a few kilobytes could make each packet as large as
 /// hundreds of megabytes.
 const MOST_NAMES: usize = 1 << 20;
-
-/// Which of the fields with the roles start and end are also written as attributes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Kept {
-    pub(super) start: bool,
-    pub(super) end: bool,
-}
 
 fn can_be_time(ty: &FieldType) -> bool {
     use Storage::*;

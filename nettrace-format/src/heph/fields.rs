@@ -9,7 +9,6 @@ use crate::{
     error::FormatError,
     heph::{
         clock::Clock,
-        event::Kept,
         packet::{self, code},
         spelling::{Json, finish_pair, join, plain, spelled},
     },
@@ -158,11 +157,18 @@ impl Visitor for Roles<'_> {
     }
 }
 
+/// Which of the fields with the roles start and end are also written as attributes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TimeAttributes {
+    pub(super) start: bool,
+    pub(super) end: bool,
+}
+
 /// Writes fields as attributes.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     path: &'a mut String,
-    kept: Kept,
+    kept: TimeAttributes,
     out: &'a mut Vec<u8>,
     json: Json,
     mode: Mode,
@@ -188,7 +194,7 @@ enum Mode {
 
 impl<'a> Fields<'a> {
     /// `path` must be empty. It holds the name of the current attribute.
-    pub(super) fn new(path: &'a mut String, kept: Kept, out: &'a mut Vec<u8>) -> Self {
+    pub(super) fn new(path: &'a mut String, kept: TimeAttributes, out: &'a mut Vec<u8>) -> Self {
         Self { path, kept, out, json: Json::default(), mode: Mode::Attributes, depth: 0 }
     }
 

@@ -12,7 +12,7 @@
 
 use super::{BlockHead, fill, word};
 use crate::{
-    block::{BlockKind, V5_TRACE_SIZE},
+    block_kind::BlockKind,
     error::{Error, ErrorKind, Result},
     input::{Input, Source},
 };
@@ -24,6 +24,9 @@ const NULL_REFERENCE: u8 = 1;
 const BEGIN_OBJECT: u8 = 4;
 const BEGIN_PRIVATE_OBJECT: u8 = 5;
 const END_OBJECT: u8 = 6;
+
+/// The size of the Trace object's content.
+const TRACE_SIZE: usize = 48;
 
 /// The longest name of a type that is accepted.
 const MAX_NAME: u32 = 256;
@@ -89,7 +92,7 @@ pub(super) fn read_start<R: Source>(input: &mut Input<R>) -> Result<(BlockHead, 
     }
     let kind = read_type(input, offset)?;
     let (size, flaw) = match kind {
-        BlockKind::Trace => (V5_TRACE_SIZE, None),
+        BlockKind::Trace => (TRACE_SIZE, None),
         BlockKind::UnknownObject => (0, None),
         _ => read_size(input, offset)?,
     };

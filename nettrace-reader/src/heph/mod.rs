@@ -30,6 +30,7 @@
 //!
 //! Source of format facts: the document "Trace Format" of Heph's trace system, version 0.1.0.
 
+mod bytes;
 mod datagrams;
 mod packet;
 mod reader;

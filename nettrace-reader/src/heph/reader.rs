@@ -9,8 +9,9 @@ use nettrace_event::keys;
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    heph::packet::{
-        EVENT_MAGIC, Event, METADATA_MAGIC, MIN_EVENT, MIN_METADATA, PACKET_HEADER, damaged,
+    heph::{
+        bytes::damaged,
+        packet::{EVENT_MAGIC, Event, METADATA_MAGIC, MIN_EVENT, MIN_METADATA, PACKET_HEADER},
     },
     input::Input,
 };

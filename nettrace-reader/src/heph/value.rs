@@ -2,7 +2,7 @@
 
 use crate::{
     error::Result,
-    heph::packet::{Bytes, Read, damaged},
+    heph::bytes::{Bytes, Read, damaged},
 };
 
 /// The bit in an attribute's type that marks an array. The other bits are the type of the elements.

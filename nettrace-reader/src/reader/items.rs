@@ -3,7 +3,8 @@
 use nettrace_format::{Cursor, Damage, Metadata, Stack, Thread, v6};
 
 use crate::{
-    block::{self, BlockKind},
+    block,
+    block_kind::BlockKind,
     error::{Error, Result},
     event::Event,
     input::Source,

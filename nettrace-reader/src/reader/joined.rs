@@ -12,7 +12,8 @@
 use nettrace_format::{Cursor, Trace};
 
 use crate::{
-    block::{self, BlockKind},
+    block,
+    block_kind::BlockKind,
     error::{Error, ErrorKind, Result},
     input::Source,
     reader::Reader,

@@ -5,7 +5,8 @@ use foldhash::HashMap;
 use nettrace_format::Cursor;
 
 use crate::{
-    block::{self, BlockKind},
+    block,
+    block_kind::BlockKind,
     error::{Error, ErrorKind, Result},
     framing::Blocks,
     input::Source,

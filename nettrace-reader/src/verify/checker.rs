@@ -9,7 +9,8 @@ use nettrace_format::{
 };
 
 use crate::{
-    block::{self, BlockKind},
+    block,
+    block_kind::BlockKind,
     error::{Error, ErrorKind, Result, Table},
     framing::{BlockHead, Blocks, Format},
     input::Source,

@@ -13,7 +13,6 @@ use crate::{
     },
     report::{
         Describe, Options,
-        data::Data,
         instruments::Instruments,
         samples::Samples,
         spans::{Edge, Spans, Text},
@@ -117,7 +116,7 @@ pub(crate) fn gather<R: Source>(
     events: &mut SortedReader<R>,
     describe: &mut dyn Describe,
     options: &Options,
-) -> (Data, Option<Error>) {
+) -> (Gathered, Option<Error>) {
     let mut gathered = Gathered::new(events, options);
     let end = loop {
         match events.next_event() {
@@ -126,8 +125,7 @@ pub(crate) fn gather<R: Source>(
             Err(error) => break Some(error),
         }
     };
-    let damage = end.as_ref().map(ToString::to_string);
-    (Data::of(gathered, events, options, damage), end)
+    (gathered, end)
 }
 
 impl Gathered {

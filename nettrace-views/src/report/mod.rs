@@ -147,8 +147,9 @@ impl Report {
         describe: &mut dyn Describe,
         options: &Options,
     ) -> Self {
-        let (data, damage) = gather::gather(events, describe, options);
-        Self { data, damage }
+        let (gathered, damage) = gather::gather(events, describe, options);
+        let shown = damage.as_ref().map(ToString::to_string);
+        Self { data: Data::of(gathered, events, options, shown), damage }
     }
 
     /// Says that the trace was made of one in another format, while that was read. The page then

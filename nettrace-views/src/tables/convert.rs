@@ -8,7 +8,7 @@ use crate::{
     LeftOut, Target,
     model::{Clock, Role, process_of, role_of},
     tables::{
-        Options, Tables,
+        BATCH, Options, Tables,
         columns::{
             events::{Events, Row},
             spans::Spans,
@@ -20,7 +20,7 @@ use crate::{
         size_of,
         span_files::SpanFiles,
         table::{Layout, Place, Table},
-        types::{BATCH, TypeTable, Types},
+        types::{TypeTable, Types},
     },
 };
 

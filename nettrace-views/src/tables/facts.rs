@@ -1,4 +1,4 @@
-//! Facts that many events share: their thread, their labels.
+//! Facts that many events share: their type, their thread, their labels.
 
 use std::{borrow::Cow, rc::Rc};
 
@@ -6,8 +6,8 @@ use foldhash::HashMap;
 use nettrace_reader::{Event, Label, LastLabels, Thread};
 
 use crate::{
-    model::{Guid, Ids, Key, Plain, Purpose, label_name},
-    tables::{size_of, types::BATCH_BYTES},
+    model::{EndFields, Guid, Ids, Key, Plain, Purpose, Role, label_name},
+    tables::{BATCH_BYTES, size_of},
 };
 
 /// How many threads are remembered.
@@ -18,6 +18,32 @@ const LISTS: usize = size_of(1024, 2);
 
 /// The size of a list of labels that is not remembered, in bytes.
 const LARGE: usize = size_of(1024, 160);
+
+/// An event type, as columns show it.
+#[derive(Debug)]
+pub(crate) struct TypeFacts {
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    pub(crate) span: String,
+    pub(crate) id: u32,
+    pub(crate) version: u8,
+    pub(crate) level: u8,
+    pub(crate) opcode: u8,
+    pub(crate) keywords: u64,
+    pub(crate) role: Role,
+    /// The fields of an end of a span that tables show.
+    pub(crate) end: EndFields,
+    /// The number of its table. `None` if there are too many.
+    pub(crate) table: Option<usize>,
+}
+
+impl TypeFacts {
+    /// How many bytes its names take in a row.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        self.provider.len() + self.name.len().max(self.span.len())
+    }
+}
 
 /// A thread, as columns show it.
 #[derive(Debug, Default)]

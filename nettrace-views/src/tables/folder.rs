@@ -9,11 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::tables::{
-    Tables,
-    partition::Partition,
-    table::{at, refusal},
-};
+use crate::tables::{Tables, at, partition::Partition, refusal};
 
 /// How many hidden names are tried.
 const NAMES: u32 = 1000;

@@ -176,6 +176,12 @@ const fn size_of(usual: usize, for_fuzzer: usize) -> usize {
     if cfg!(fuzzing) { for_fuzzer } else { usual }
 }
 
+/// The rows of a batch.
+const BATCH: usize = size_of(8192, 4);
+
+/// The bytes of payloads in a batch, or of labels and names.
+const BATCH_BYTES: usize = size_of(4 << 20, 256);
+
 /// A format of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -355,4 +361,14 @@ pub fn size(trace: &Trace, out: &Path, options: &Options) -> io::Result<u64> {
         None => vec![out.to_owned()],
     };
     folders.iter().map(|folder| folder::size(folder)).sum()
+}
+
+/// An error with the path that it is about.
+fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// The error for a path where a result cannot be.
+fn refusal(path: &Path, why: &str) -> io::Error {
+    at(path, io::Error::new(io::ErrorKind::InvalidInput, why))
 }

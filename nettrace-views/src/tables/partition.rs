@@ -9,11 +9,7 @@ use nettrace_reader::{Trace, WallTime};
 
 use crate::{
     model::unix_nanos,
-    tables::{
-        Tables,
-        names::escaped,
-        table::{at, refusal},
-    },
+    tables::{Tables, at, names::escaped, refusal},
 };
 
 /// The folders of a partition, each the name of a column. No field has one of these names.

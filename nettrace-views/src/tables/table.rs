@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -23,7 +23,7 @@ use parquet::{
 };
 
 use crate::tables::{
-    Tables,
+    Tables, at,
     partition::{Day, Partition},
     size_of,
 };
@@ -338,15 +338,6 @@ impl Write for Append {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// An error with the path that it is about.
-pub(crate) fn at(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
-pub(crate) fn refusal(path: &Path, why: &str) -> io::Error {
-    at(path, io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 fn of_parquet(error: ParquetError) -> io::Error {

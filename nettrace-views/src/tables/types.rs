@@ -9,12 +9,14 @@ use nettrace_event::keys;
 use nettrace_reader::{Event, Metadata};
 
 use crate::{
-    model::{EndFields, PerType, Role, event_name, role_of, span_name, walk},
+    model::{EndFields, PerType, event_name, role_of, span_name, walk},
     tables::{
+        BATCH, BATCH_BYTES,
         columns::{
             events::{Common, Row},
             payload::{self, Column},
         },
+        facts::TypeFacts,
         names::{Unique, escaped},
         partition::{self, Day},
         size_of,
@@ -22,43 +24,11 @@ use crate::{
     },
 };
 
-/// The rows of a batch.
-pub(crate) const BATCH: usize = size_of(8192, 4);
-
-/// The bytes of payloads in a batch, or of labels and names.
-pub(crate) const BATCH_BYTES: usize = size_of(4 << 20, 256);
-
 /// How many event types have tables of their own.
 const TABLES: usize = size_of(10_000, 6);
 
 /// How many columns all these tables have together, about.
 const COLUMNS: usize = size_of(100_000, 80);
-
-/// An event type, as columns show it.
-#[derive(Debug)]
-pub(crate) struct TypeFacts {
-    pub(crate) provider: String,
-    pub(crate) name: String,
-    pub(crate) span: String,
-    pub(crate) id: u32,
-    pub(crate) version: u8,
-    pub(crate) level: u8,
-    pub(crate) opcode: u8,
-    pub(crate) keywords: u64,
-    pub(crate) role: Role,
-    /// The fields of an end of a span that tables show.
-    pub(crate) end: EndFields,
-    /// The number of its table. `None` if there are too many.
-    pub(crate) table: Option<usize>,
-}
-
-impl TypeFacts {
-    /// How many bytes its names take in a row.
-    #[inline]
-    pub(crate) fn size(&self) -> usize {
-        self.provider.len() + self.name.len().max(self.span.len())
-    }
-}
 
 /// All event types of a trace.
 #[derive(Debug, Default)]

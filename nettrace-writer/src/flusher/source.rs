@@ -3,8 +3,9 @@
 use std::{collections::VecDeque, time::Duration};
 
 use crate::{
-    flusher::{round_barrier::Reach, segment::Segment, timeline::Timeline, trace::TraceThread},
+    flusher::{segment::Segment, timeline::Timeline, trace::TraceThread},
     protocol::{
+        barrier::Tour,
         clock::Deadline,
         pool::Pool,
         record::{Asked, Mark, Sealed, Waiting},
@@ -12,6 +13,30 @@ use crate::{
     shared::{Shared, buffer::BufferRef},
     sync::thread,
 };
+
+/// The threads that have passed a barrier.
+#[derive(Debug)]
+pub(super) enum Reach {
+    /// All threads.
+    All,
+    /// Threads that execute a fence themselves.
+    Payers,
+    /// Threads that execute a fence themselves, and those that a tour of the processors has
+    /// reached.
+    Toured(Tour),
+}
+
+impl Reach {
+    /// Whether a thread, named by its id in the system, has passed a barrier although it executes
+    /// no fence.
+    pub(super) fn includes(&self, thread: u64) -> bool {
+        match self {
+            Self::All => true,
+            Self::Payers => false,
+            Self::Toured(tour) => tour.has_reached(thread),
+        }
+    }
+}
 
 /// One thread of the session.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
 use crate::tables::{
+    BATCH, BATCH_BYTES,
     columns::payload::timestamp,
-    facts::{LabelFacts, ThreadFacts},
+    facts::{LabelFacts, ThreadFacts, TypeFacts},
     runs::{Repeats, Runs},
-    types::{BATCH, BATCH_BYTES, TypeFacts},
 };
 
 /// One event, as tables show it.

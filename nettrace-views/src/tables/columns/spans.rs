@@ -13,11 +13,11 @@ use nettrace_reader::Event;
 use crate::{
     model::{Part, Role, SpanRef, SpanTable},
     tables::{
+        BATCH, BATCH_BYTES,
         columns::{events::Row, payload::timestamp},
-        facts::{LabelFacts, ThreadFacts},
+        facts::{LabelFacts, ThreadFacts, TypeFacts},
         partition::{Day, day_of},
         runs::Runs,
-        types::{BATCH, BATCH_BYTES, TypeFacts},
     },
 };
 

@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    Part, State,
-    snapshot::{Dump, Output, Snapshot},
+    Part, Ring, State, malformed,
+    snapshot::{Dump, Output, Past, Snapshot},
 };
 use crate::{
     sink::Sink,
@@ -18,6 +18,9 @@ use crate::{
 
 /// Whoever waits looks again after this time, which every system can wait.
 const LOOK: Duration = Duration::from_secs(3_600);
+
+/// How many can follow a recorder at once.
+const MOST_FOLLOWERS: usize = 16;
 
 /// Why a follower's trace breaks off.
 const TOO_LATE: &str = "the sink takes less than the recorder records";
@@ -90,6 +93,22 @@ impl Queue {
                 None => waiting = self.changed.wait_for(waiting, LOOK),
             }
         }
+    }
+}
+
+impl Ring {
+    /// What is there now, and all that comes.
+    pub(crate) fn follow(&self, past: Past) -> io::Result<(Snapshot, Follower)> {
+        let mut state = self.state.lock();
+        let snapshot = state.snapshot()?;
+        state.followers.retain(|follower| !follower.is_over());
+        if state.followers.len() >= MOST_FOLLOWERS {
+            return Err(io::Error::other(format!("{MOST_FOLLOWERS} others follow the recorder")));
+        }
+        let queue = Queue::new(self.keep.bytes);
+        state.followers.push(Arc::clone(&queue));
+        drop(state);
+        Ok((snapshot.cut(past).map_err(malformed)?, Follower(queue)))
     }
 }
 

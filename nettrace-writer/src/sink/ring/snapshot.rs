@@ -13,16 +13,8 @@ use nettrace_format::{
     v6::{self, read},
 };
 
-use super::{
-    Part, Ring, State, Store, Stretch,
-    definitions::Definitions,
-    follow::{Follower, Queue},
-    malformed,
-};
+use super::{Part, Ring, State, Store, Stretch, definitions::Definitions, malformed};
 use crate::sink::{Batch, Sink, StreamEnd, stream::not_started};
-
-/// How many can follow a recorder at once.
-const MOST_FOLLOWERS: usize = 16;
 
 /// What a dump of a [flight recorder](crate::SessionBuilder::flight_recorder) contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,24 +72,10 @@ impl Ring {
         let snapshot = self.state.lock().snapshot()?;
         snapshot.cut(past).map_err(malformed)
     }
-
-    /// The same, and all that comes.
-    pub(crate) fn follow(&self, past: Past) -> io::Result<(Snapshot, Follower)> {
-        let mut state = self.state.lock();
-        let snapshot = state.snapshot()?;
-        state.followers.retain(|follower| !follower.is_over());
-        if state.followers.len() >= MOST_FOLLOWERS {
-            return Err(io::Error::other(format!("{MOST_FOLLOWERS} others follow the recorder")));
-        }
-        let queue = Queue::new(self.keep.bytes);
-        state.followers.push(Arc::clone(&queue));
-        drop(state);
-        Ok((snapshot.cut(past).map_err(malformed)?, Follower(queue)))
-    }
 }
 
 impl State {
-    fn snapshot(&self) -> io::Result<Snapshot> {
+    pub(super) fn snapshot(&self) -> io::Result<Snapshot> {
         let Some(end) = self.end else { return Err(not_started()) };
         Ok(Snapshot {
             header: self.header.clone(),
@@ -114,7 +92,7 @@ impl State {
 impl Snapshot {
     /// Leaves out what is not asked for. Stretches need types and threads from before; the rest of
     /// a stretch may need its stacks and label lists, too.
-    fn cut(mut self, past: Past) -> Result<Self, read::Malformed> {
+    pub(super) fn cut(mut self, past: Past) -> Result<Self, read::Malformed> {
         let first = match past {
             Past::All => return Ok(self),
             Past::Last(time) => {
