@@ -16,6 +16,12 @@ pub const TAIL: &str = "nettrace.tail";
 /// Begins the key that states the Rust type of a field, whose name follows.
 pub const RUST_TYPE: &str = "nettrace.type.";
 
+/// Key-value of a type whose field `started` is the time at which a span began.
+pub const STARTED: (&str, &str) = ("nettrace.type.started", "SystemTime");
+
+/// Key-value of a type whose field `duration` is that of a span.
+pub const DURATION: (&str, &str) = ("nettrace.type.duration", "Duration");
+
 /// The key of a type that names the field by which spans of one name are told apart.
 pub const DIMENSION: &str = "nettrace.dimension";
 

@@ -66,11 +66,7 @@ fn described(of: &Metadata, is_older: bool) -> Metadata {
 /// The key-values that a type has in version 6, and that its fields imply in versions 4 and 5:
 /// those of spans of one event.
 fn implied(of: &Metadata, is_older: bool) -> &'static [(&'static str, &'static str)] {
-    const IMPLIED: &[(&str, &str)] = &[
-        keys::SINGLE,
-        ("nettrace.type.started", "SystemTime"),
-        ("nettrace.type.duration", "Duration"),
-    ];
+    const IMPLIED: &[(&str, &str)] = &[keys::SINGLE, keys::STARTED, keys::DURATION];
     if is_older && is_single(of) { IMPLIED } else { &[] }
 }
 

@@ -298,13 +298,13 @@ fn describe(ty: &Type, id: u32, event_id: u32) -> Result<Vec<u8>, FormatError> {
         if ty.is_array { Type::Array(Box::new(plain)) } else { plain }
     }
     let mut key_values = Vec::new();
-    let mut key_value = |key: &str, value: &str| key_values.push((key.into(), value.into()));
+    let mut key_value = |(key, value): (&str, &str)| key_values.push((key.into(), value.into()));
     if ty.is_single {
-        key_value(keys::SINGLE.0, keys::SINGLE.1);
-        key_value("nettrace.type.started", "SystemTime");
+        key_value(keys::SINGLE);
+        key_value(keys::STARTED);
     }
     if ty.has_duration {
-        key_value("nettrace.type.duration", "Duration");
+        key_value(keys::DURATION);
     }
     let fields = ty.fields.iter();
     let description = Metadata {

@@ -5,7 +5,7 @@ use std::{collections::HashMap, io::Write};
 use nettrace_reader::Value;
 
 use crate::{
-    model::{Plain, hex, is_hidden, json_escape},
+    model::{Plain, hex, to_json},
     viewers::values::Details,
 };
 
@@ -14,34 +14,8 @@ const EXACT: u64 = 1 << 53;
 
 /// Writes a text in quotes.
 pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
-    let bytes = text.as_bytes();
-    let mut written = 0;
-    for (at, byte) in bytes.iter().copied().enumerate() {
-        let escape = match byte {
-            b'"' => b'"',
-            b'\\' => b'\\',
-            b'\n' => b'n',
-            b'\r' => b'r',
-            b'\t' => b't',
-            // Controls, and the first bytes of characters that may be hidden.
-            0..0x20 | 0x7F | 0xC0.. => b'u',
-            _ => continue,
-        };
-        let Some(c) = text[at..].chars().next().filter(|c| c.is_ascii() || is_hidden(*c)) else {
-            continue;
-        };
-        out.extend_from_slice(&bytes[written..at]);
-        written = at + c.len_utf8();
-        if escape == b'u' {
-            // A `Vec` takes everything.
-            let _ = json_escape(out, c);
-        } else {
-            out.extend_from_slice(&[b'\\', escape]);
-        }
-    }
-    out.extend_from_slice(&bytes[written..]);
-    out.push(b'"');
+    // A `Vec` takes everything, and any text can be JSON.
+    let _ = to_json(out, text);
 }
 
 /// A text in quotes.
@@ -59,18 +33,8 @@ pub(crate) fn show(out: &mut Vec<u8>, what: impl std::fmt::Display) {
 
 /// Writes an integer in decimal digits.
 #[inline]
-pub(crate) fn decimal(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+pub(crate) fn decimal(out: &mut Vec<u8>, value: u64) {
+    let _ = to_json(out, &value);
 }
 
 /// Writes an integer: as text if JavaScript cannot express it.
