@@ -3,7 +3,6 @@
 use crate::{
     blocks::{BlockKind, MAX_STACK},
     payload::{MAX_PAYLOAD, walk::Mismatch},
-    v6::read::Malformed,
 };
 
 /// Why a value cannot be written. A function that returns an error leaves its output unchanged.
@@ -310,12 +309,6 @@ pub enum FormatError {
         /// The offset in bytes from the payload's start at which the mismatch was found.
         offset: usize,
     },
-}
-
-impl From<Malformed> for FormatError {
-    fn from(_: Malformed) -> Self {
-        Self::MalformedBlock
-    }
 }
 
 impl From<Mismatch> for FormatError {

@@ -3,13 +3,13 @@
 //! A session writes version 6 and nothing else. A [`Stage`] stands between it and its sink if the
 //! trace is to have another format, or must not have some values.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 use core::fmt::Debug;
 
 use nettrace_event::EventSchema;
 
 use crate::{
-    content::TraceInfo, error::FormatError, format::Format, stage::transcoder::TranscoderMark,
+    content::TraceInfo, error::FormatError, stage::transcoder::TranscoderMark,
     stream_end::StreamEnd, writer::LeftOut,
 };
 
@@ -100,10 +100,13 @@ pub trait Stage: Debug + Send {
     /// dropped. [`LeftOut::events`] keeps its value: those events do not come again.
     ///
     /// ```
-    /// use nettrace_format::{Format, v6::{SequencePointFlags, sequence_point}};
+    /// use nettrace_format::{
+    ///     Format, Transcoder,
+    ///     v6::{SequencePointFlags, sequence_point},
+    /// };
     /// # use nettrace_format::example::INFO;
     ///
-    /// let mut stage = Format::V5.stage().expect("version 5 is not version 6");
+    /// let mut stage = Transcoder::stage(Format::V5).expect("version 5 is not version 6");
     /// let mut trace = Vec::new();
     /// stage.begin(&INFO, &mut trace)?;
     /// let mark = stage.mark();
@@ -123,19 +126,4 @@ pub trait Stage: Debug + Send {
 
     /// Drops all marks and their log, because everything so far has reached its destination.
     fn settle(&mut self);
-}
-
-impl Format {
-    /// The stage that makes this format of version 6. `None` for version 6 itself.
-    ///
-    /// ```
-    /// use nettrace_format::Format;
-    ///
-    /// assert!(Format::Heph.stage().is_some());
-    /// assert!(Format::V6.stage().is_none());
-    /// ```
-    #[must_use]
-    pub fn stage(self) -> Option<Box<dyn Stage>> {
-        (self != Self::V6).then(|| Box::new(Transcoder::new(self)) as Box<dyn Stage>)
-    }
 }

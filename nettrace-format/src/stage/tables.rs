@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_bound() {
-        let (mut table, string) = (Table::default(), [7; MOST_BYTES / 4]);
+        let (mut table, string) = (Table::default(), alloc::vec![7; MOST_BYTES / 4]);
         for id in 1..100 {
             table.set(id, &string);
             assert!(table.bytes.len() <= MOST_BYTES);

@@ -1,6 +1,6 @@
 //! A stream of version 6 in another format, or without some values.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::mem;
 
 use nettrace_event::{EventSchema, keys};
@@ -114,6 +114,19 @@ impl Transcoder {
             rows: Vec::new(),
             addresses: Vec::new(),
         }
+    }
+
+    /// The stage that makes `format` of version 6. `None` for version 6 itself.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, Transcoder};
+    ///
+    /// assert!(Transcoder::stage(Format::Heph).is_some());
+    /// assert!(Transcoder::stage(Format::V6).is_none());
+    /// ```
+    #[must_use]
+    pub fn stage(format: Format) -> Option<Box<dyn Stage>> {
+        (format != Format::V6).then(|| Box::new(Self::new(format)) as Box<dyn Stage>)
     }
 
     /// Also replaces the values that a redaction chooses. An event that it cannot take apart is

@@ -24,6 +24,12 @@ impl From<Damage> for Malformed {
     }
 }
 
+impl From<Malformed> for FormatError {
+    fn from(_: Malformed) -> Self {
+        Self::MalformedBlock
+    }
+}
+
 impl From<FormatError> for Malformed {
     fn from(_: FormatError) -> Self {
         Self

@@ -134,7 +134,7 @@ fn stages() -> Vec<(&'static str, Box<dyn Stage>)> {
         |redaction| Box::new(Transcoder::new(Format::V6).redacted(redaction)) as Box<dyn Stage>;
     let mut all: Vec<_> = [Format::V5, Format::V4, Format::Heph]
         .into_iter()
-        .map(|format| (format.name(), format.stage().unwrap()))
+        .map(|format| (format.name(), Transcoder::stage(format).unwrap()))
         .collect();
     all.push(("redacted", v6(mask("text"))));
     all.push(("nothing to redact", v6(mask("customer"))));
@@ -267,7 +267,7 @@ fn refused_rows_are_told_at_the_end_at_the_latest() {
 fn a_session_goes_on_in_a_new_stream() {
     let begin = [Type(1, &SALE), Thread(0, 17, "one"), Thread(1, 17, "of the same id")];
     for format in [Format::V5, Format::V4] {
-        let mut stage = format.stage().unwrap();
+        let mut stage = Transcoder::stage(format).unwrap();
         let mut streams = [Vec::new(), Vec::new()];
         for (stream, trace) in streams.iter_mut().enumerate() {
             stage.begin(&INFO, trace).unwrap();
@@ -298,7 +298,7 @@ fn a_session_goes_on_in_a_new_stream() {
 
 #[test]
 fn other_blocks_are_refused() {
-    let mut stage = Format::V5.stage().unwrap();
+    let mut stage = Transcoder::stage(Format::V5).unwrap();
     let mut out = Vec::new();
     stage.begin(&INFO, &mut out).unwrap();
     let mut header = Vec::new();

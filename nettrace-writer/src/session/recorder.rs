@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::SystemTime};
 
+use nettrace_format::Transcoder;
+
 use crate::{
     protocol::clock::Stopwatch,
     session::flush,
@@ -38,10 +40,12 @@ impl Recorder {
         };
         let snapshot = locks::holding_locks(|| self.ring.snapshot(past));
         let snapshot = snapshot.ok_or(Error::InSignalHandler)?.map_err(Error::Sink)?;
-        let Some(stage) = self.shared.format.stage() else {
+        let Some(stage) = Transcoder::stage(self.shared.format) else {
             return snapshot.write(sink, key_values, asked).map_err(Error::Sink);
         };
-        let mut staged = StagedSink::new(sink, stage, self.shared.known_types());
+        let types = self.shared.known_types();
+        let types = types.into_iter().map(|it| (it.ty.index().into(), it.schema)).collect();
+        let mut staged = StagedSink::new(sink, stage, types);
         let mut dump = snapshot.write(&mut staged, key_values, asked).map_err(Error::Sink)?;
         dump.events -= staged.refused;
         (dump.bytes, dump.not_in_format) = (staged.bytes, staged.left_out());

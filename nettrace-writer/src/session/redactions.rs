@@ -68,7 +68,7 @@ impl RedactionSettings {
     /// The stage that makes a trace of this format, and which values it leaves out.
     pub(crate) fn build(&self, format: Format) -> (Option<Box<dyn Stage>>, Option<Redaction>) {
         match self.leave_out {
-            None => (format.stage(), None),
+            None => (Transcoder::stage(format), None),
             Some(leave_out) => {
                 let (stage, redaction) = leave_out(format, self);
                 (Some(stage), Some(redaction))

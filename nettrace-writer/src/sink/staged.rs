@@ -17,10 +17,7 @@ use nettrace_format::{
     v6::{self, BlockKind, TraceInfo, read},
 };
 
-use crate::{
-    shared::known_types::KnownType,
-    sink::{Batch, Sink, StreamEnd, WriteError},
-};
+use crate::sink::{Batch, Sink, StreamEnd, WriteError};
 
 /// A sink that gets what a stage makes of version 6.
 pub(crate) struct StagedSink<'a> {
@@ -37,9 +34,8 @@ impl<'a> StagedSink<'a> {
     pub(crate) fn new(
         sink: &'a mut dyn Sink,
         stage: Box<dyn Stage>,
-        types: Vec<KnownType>,
+        types: HashMap<u64, &'static EventSchema>,
     ) -> Self {
-        let types = types.into_iter().map(|it| (it.ty.index().into(), it.schema)).collect();
         Self { sink, stage, types, bytes: 0, refused: 0 }
     }
 
