@@ -14,7 +14,9 @@ use crate::convert::TableOptions;
 use crate::live::{CollectOptions, CountersOptions, ProcessChoice, TailOptions, TopOptions};
 use crate::{
     convert::{RedactOptions, To, ViewOptions, destination::OutputFile},
+    diff::DiffOptions,
     dump::DumpOptions,
+    errors::ErrorsOptions,
     filter::FilterOptions,
     info::InfoOptions,
     read_options::ReadOptions,
@@ -70,14 +72,16 @@ pub(crate) enum Command {
         #[command(flatten)]
         options: DumpOptions,
     },
-    /// Show spans as trees, with durations and the events inside, the slowest root first
+    /// Show spans as trees, with durations and the events inside, the slowest tree first
     ///
-    /// The columns: duration, time in which no child was under way, outcome, span with its id, its
-    /// fields, and what its end says. Below a span are its children and the events inside, in the
-    /// order of time; an event has the time since the start of its root. `>` precedes the duration
-    /// of a span whose end is not in the trace: until the last event. Trees whose root is cut so,
-    /// or has no start, come last and are not ranked. A dash stands for what the trace does not
-    /// say. Activities of .NET are shown with their paths.
+    /// A tree is as slow as the time from its first start to its last stop. The columns: duration,
+    /// time in which no child was under way, outcome, span with its id, its fields, and what its
+    /// end says. Below a span are its children and the events inside, in the order of time; an
+    /// event has the time since the start of its tree. `>` precedes the duration of a span whose
+    /// end is not in the trace: until the last event. Trees whose root is cut so, or has no start,
+    /// come last and are not ranked; what has ended below such a root is a tree of its own. A dash
+    /// stands for what the trace does not say. With filters, `*` marks what passes them; the tree
+    /// around is shown, and the rest is folded. Activities of .NET are shown with their paths.
     Tree {
         #[command(flatten)]
         traces: Traces,
@@ -94,6 +98,32 @@ pub(crate) enum Command {
         traces: Traces,
         #[command(flatten)]
         options: ReportOptions,
+    },
+    /// Show errors, warnings and spans that failed, grouped by event, message and route
+    ///
+    /// The columns: what it is with the message, in which # stands for numbers; level or `failed`;
+    /// how many; the first and the last, since the start of the trace; how many over time; where:
+    /// the outermost span with a dimension, such as a route, or the root; the trace of the first.
+    Errors {
+        #[command(flatten)]
+        traces: Traces,
+        #[command(flatten)]
+        options: ErrorsOptions,
+    },
+    /// Show what differs between two traces: which spans got slower, which events and errors are new
+    ///
+    /// Each may be a folder. The columns, first of what was before: how many spans of the name,
+    /// p50, p99, and their share of the time of all spans, each without its children; then by how
+    /// much the mean has changed. The names with the most time gained or lost come first.
+    Diff {
+        /// The trace before, such as one of a service before it was deployed
+        #[arg(value_hint = ValueHint::AnyPath)]
+        before: PathBuf,
+        /// The trace after
+        #[arg(value_hint = ValueHint::AnyPath)]
+        after: PathBuf,
+        #[command(flatten)]
+        options: DiffOptions,
     },
     /// Show a trace in the browser: as the page of report, or in Perfetto
     ///
@@ -270,13 +300,17 @@ impl Command {
             | Self::Dump { traces, .. }
             | Self::Tree { traces, .. }
             | Self::Report { traces, .. }
+            | Self::Errors { traces, .. }
             | Self::View { traces, .. }
             | Self::Headers { traces, .. }
             | Self::Verify { traces, .. }
             | Self::Merge { traces, .. }
             | Self::Redact { traces, .. }
             | Self::Convert { traces, .. } => Some(&traces.files),
-            Self::Recover { .. } | Self::Schema { .. } | Self::Completions { .. } => None,
+            Self::Recover { .. }
+            | Self::Diff { .. }
+            | Self::Schema { .. }
+            | Self::Completions { .. } => None,
             #[cfg(unix)]
             Self::Ps
             | Self::Collect { .. }

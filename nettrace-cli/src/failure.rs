@@ -105,6 +105,9 @@ pub(crate) enum Failure {
     /// `tree` for a trace without a tick frequency.
     #[error("the trace does not state how long a tick is: its spans have no duration")]
     NoDurations,
+    /// `tree` with more conditions than it can test.
+    #[error("--where can be given 62 times: more conditions than that cannot be tested")]
+    TooManyConditions,
     /// A filter by time for a trace without a tick frequency.
     #[error("the trace does not state how long a tick is: --from and --to cannot be used")]
     NoTimes,
@@ -177,6 +180,7 @@ impl Failure {
             | Self::NoTarget(_)
             | Self::OnlyFlameGraphs(_)
             | Self::NeedsFolder(_)
+            | Self::TooManyConditions
             | Self::Schema(_)
             | Self::Redact(_)
             | Self::Recover(_)

@@ -27,8 +27,10 @@ use crate::{
 mod args;
 mod convert;
 mod csv_cell;
+mod diff;
 mod dump;
 mod duplicate_type_names;
+mod errors;
 mod event_ids;
 mod failure;
 mod file_name;
@@ -227,7 +229,7 @@ fn read(
         }
         Command::Tree { options, .. } => {
             let (source, original) = trace.into_nettrace(limits)?;
-            tree::run(source, limits, options, out)?;
+            tree::run(source, limits, &options, out)?;
             original.end_whole()
         }
         Command::Convert {
@@ -260,6 +262,9 @@ fn read(
         Command::Report { options, .. } => {
             report::run(trace.into_nettrace(limits)?, limits, about, &options, out)
         }
+        Command::Errors { options, .. } => {
+            errors::run(trace.into_nettrace(limits)?, limits, about, &options, out)
+        }
         Command::View { options, .. } => {
             view::run(trace.into_nettrace(limits)?, limits, about, &options, out)
         }
@@ -272,6 +277,9 @@ fn run_live(args: Args, out: &mut Output) -> Result<(), Failure> {
     let limits = args.limits;
     match args.command {
         Command::Schema { options } => schema::run(&options, limits, out),
+        Command::Diff { before, after, options } => {
+            diff::run([&before, &after], limits, &options, out)
+        }
         Command::Recover { file, to, options } => {
             recorder::recover(&file, limits, &to, &options, out)
         }

@@ -28,8 +28,8 @@ pub(crate) struct ReportOptions {
     /// Replace the output file if it exists
     #[arg(long)]
     force: bool,
-    /// Print the report as text instead: spans by name, the slowest ones, counters, gauges and
-    /// histograms
+    /// Print the report as text instead: spans by name, errors and warnings, the slowest trees,
+    /// counters, gauges and histograms
     #[arg(long, conflicts_with_all = ["output", "force"])]
     text: bool,
     #[command(flatten)]
@@ -56,6 +56,13 @@ pub(crate) struct Content {
     /// The heading of the page. It is the name of the trace's file otherwise
     #[arg(long)]
     title: Option<String>,
+}
+
+impl Content {
+    /// What a report has whose trees are not shown.
+    pub(crate) fn without_trees(by: Option<String>) -> Self {
+        Self { slow: 0, by, title: None }
+    }
 }
 
 /// Writes the report of `trace`. If the output is `-`, it goes to
@@ -95,7 +102,7 @@ pub(crate) fn page(
 }
 
 /// Reads a trace.
-fn read(
+pub(crate) fn read(
     (source, original): (Source, Original),
     limits: ReadOptions,
     about: SourceFiles<'_>,
@@ -128,7 +135,7 @@ fn read(
 }
 
 /// How the trace ended.
-fn end(report: Report) -> Result<(), Failure> {
+pub(crate) fn end(report: Report) -> Result<(), Failure> {
     report.into_damage().map_or(Ok(()), |damage| Err(damage.into()))
 }
 

@@ -143,6 +143,7 @@
   overview();
   rates();
   latencies();
+  errors();
   slowest();
   cut();
   if (data.flame) {
@@ -385,10 +386,40 @@
         ? "And " + plural(data.other_latencies, "more name") + " with less time." : null));
   }
 
+  function errors() {
+    if (data.errors.length === 0) return;
+    const bars = (counts) => {
+      const parts = Math.min(32, counts.length);
+      const sums = new Array(parts).fill(0);
+      counts.forEach((n, i) => { sums[Math.floor((i * parts) / counts.length)] += n; });
+      const top = Math.max(1, ...sums);
+      return el("span", { class: "spark", "aria-hidden": "true" },
+        sums.map((n) => el("i", { style: { height: (n === 0 ? 0 : Math.max(12, (100 * n) / top)) + "%" } })));
+    };
+    const MOST = 200;
+    const rows = data.errors.slice(0, MOST).map((it) => [
+      [el("strong", {}, words(it.name)), el("small", {}, visible(it.provider)),
+        it.shape ? el("div", { title: visible(it.example) }, visible(it.shape)) : null]
+        .flat().filter((part) => part),
+      el("span", { class: "outcome" + (it.what === "Warning" ? "" : " bad") }, visible(it.what)),
+      cell(it.count), cell(it.first_ns, time), cell(it.last_ns, time), bars(it.counts),
+      [it.place ? visible(it.place) + " " : null,
+        el("span", { class: "ids" }, it.trace || it.span || "")].filter((part) => part),
+    ]);
+    const others = data.errors.slice(MOST).reduce((sum, it) => sum + it.count, data.other_errors);
+    section("errors", "Errors and warnings",
+      "Events of these levels, and spans that failed, by what they say and where. A message has " +
+      "# for its numbers. The trace is that of the first.",
+      table("Errors and warnings", [["What", "row"], ["", "nowrap"], ["Count", "n"],
+        ["First", "n"], ["Last", "n"], ["Over time", "nowrap"], ["Where, trace", ""]], rows,
+      others > 0 ? "And " + plural(others, "more") + " of other kinds." : null));
+  }
+
   function slowest() {
     if (data.slowest.length === 0) return;
     section("slowest", "Slowest spans",
-      "The roots that took longest, with the spans and the events inside.",
+      "The trees that took longest from their first start to their last stop, with the spans and " +
+      "the events inside.",
       ...spanTrees(data.slowest));
   }
 
@@ -443,11 +474,13 @@
       const length = root.duration_ns !== null ? root.duration_ns : root.at_least_ns || 0;
       const node = el("details", { class: "tree", "data-root": root.id,
         "data-value": length }, el("summary", {},
-        el("span", { class: "n" }, took(root)),
+        el("span", { class: "n" }, tree.extent_ns !== null ? time(tree.extent_ns) : took(root)),
         el("span", {}, el("strong", {}, visible(root.name) + (tree.about ? " › " + visible(tree.about) : "")), " ",
           outcome(root), " ",
           el("small", { class: "ids" },
-            [clock(tree), root.process !== null ? "process " + visible(root.process) : null,
+            [tree.longest ? time(tree.longest[1]) + " of it in " + visible(tree.longest[0]) : null,
+              tree.within ? "within " + visible(tree.within) : null,
+              clock(tree), root.process !== null ? "process " + visible(root.process) : null,
               plural(tree.spans.length + tree.left_out, "span")].filter((it) => it).join(", "))),
         el("span", { class: "ids" }, tree.trace ? "trace " + tree.trace : root.id)));
       // Long trees are drawn when somebody looks.

@@ -11,13 +11,13 @@ use std::{
 use nettrace_reader::{Event, Trace};
 use nettrace_views::{
     model::{Clock, FrameNames, Instant, PerType, Processes, label_name, process_id},
-    text::{EventType, Payload},
+    text::{Detail, EventType, Payload, write_label, write_what},
 };
 
 use crate::{
     duplicate_type_names::DuplicateTypeNames,
     failure::Failure,
-    filter::{Filter, FilterOptions},
+    filter::{Condition, Filter, FilterOptions, Outcome, Scalar},
     lines::Lines,
     read_options::ReadOptions,
     source::Source,
@@ -146,7 +146,7 @@ pub(crate) fn each(
     let mut events = limits.options().open(source)?.sorted();
     let mut facts = Facts::of(events.trace());
     let clock = facts.clock;
-    let mut filter = Filter::new(options, clock)?;
+    let mut filter = Filter::new(&options.events, clock)?;
     let mut lines = Lines::new(options, out);
     let mut types = PerType::default();
     let end = loop {
@@ -173,7 +173,9 @@ pub(crate) fn each(
             payload.fields.iter().for_each(|(name, _)| met(name));
             event.labels().iter().for_each(|label| met(label_name(label)));
         };
-        if !filter.passes_conditions(|it| it.test(&payload.fields, &event.labels()), names) {
+        if !filter.passes_conditions(|it| test(it, &event, &payload, &facts), names)
+            || !filter.passes_text(|out| write_all(&event, ty, &payload, out))?
+        {
             continue;
         }
         summary.count_shown(payload.error.is_some());
@@ -182,10 +184,50 @@ pub(crate) fn each(
     lines.finish()?;
     summary.write(options, events.trace(), events.totals(), clock)?;
     if summary.shown() == 0 {
-        crate::standard_error::say(filter.report(options))?;
+        crate::standard_error::say(filter.report(&options.events))?;
     }
     end?;
     Ok(summary.reach)
+}
+
+/// Tests a condition on an event: its fields, or else its labels, or else what it is of.
+pub(crate) fn test(
+    condition: &Condition,
+    event: &Event<'_>,
+    payload: &Payload<'_>,
+    facts: &Facts,
+) -> Outcome {
+    let outcome = condition.test(&payload.fields, &event.labels());
+    if outcome != Outcome::Absent {
+        return outcome;
+    }
+    let text = |text| condition.test_scalars([Scalar::Text(text)].into_iter());
+    match condition.field() {
+        "provider" => text(Cow::Borrowed(&event.metadata().provider)),
+        "event" => text(spelling::event_name(event.metadata())),
+        "process" => test_process(condition, process_id(event), facts),
+        _ => Outcome::Absent,
+    }
+}
+
+/// Tests a condition on a process: its id, or its name.
+pub(crate) fn test_process(condition: &Condition, id: Option<u64>, facts: &Facts) -> Outcome {
+    let Some(id) = id else { return Outcome::Absent };
+    let names = facts.processes.named().filter(|(process, _)| *process == Some(id));
+    let names = names.map(|(_, name)| Scalar::Text(name.into()));
+    let spelled = [Scalar::Integer(id.into()), Scalar::Text(facts.processes.spelled(id))];
+    condition.test_scalars(names.chain(spelled))
+}
+
+/// Writes what is shown of an event, and all of it: what a text is looked for in.
+pub(crate) fn write_all(
+    event: &Event<'_>,
+    ty: &EventType,
+    payload: &Payload<'_>,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    write_what(event, None, ty, payload, Detail::Full, out)?;
+    event.labels().iter().try_for_each(|label| write_label(label, out))
 }
 
 /// An event as `dump --json` shows it, with these extras, and with its labels or without.

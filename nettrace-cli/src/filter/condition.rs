@@ -44,7 +44,7 @@ pub(crate) enum Outcome {
 
 /// A value that can be compared.
 #[derive(Clone, Debug)]
-enum Scalar<'a> {
+pub(crate) enum Scalar<'a> {
     Bool(bool),
     Integer(i128),
     Float(f64),
@@ -111,6 +111,11 @@ impl Condition {
         &self.field
     }
 
+    /// Whether it holds only if no value of the field is the one that it names.
+    pub(crate) fn is_negative(&self) -> bool {
+        self.operator == Operator::NotEqual
+    }
+
     /// Tests an event of NetTrace: its fields, and if none has the name, its labels.
     pub(crate) fn test(&self, fields: &[(&str, Option<Value<'_>>)], labels: &[Label]) -> Outcome {
         let values = fields.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
@@ -134,7 +139,7 @@ impl Condition {
     }
 
     /// Tests all values of the field.
-    fn test_scalars<'v>(&self, values: impl Iterator<Item = Scalar<'v>>) -> Outcome {
+    pub(crate) fn test_scalars<'v>(&self, values: impl Iterator<Item = Scalar<'v>>) -> Outcome {
         let outcome = values.map(|value| self.test_scalar(&value)).max();
         self.finish(outcome.unwrap_or(Outcome::Absent))
     }

@@ -8,7 +8,7 @@
 mod condition;
 mod options;
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, io};
 
 use nettrace_format::spelling::{nearest, nearest_field};
 use nettrace_reader::Event;
@@ -21,8 +21,8 @@ use crate::{
 };
 
 pub(crate) use self::{
-    condition::{Condition, Outcome},
-    options::{Bound, FilterOptions, Pattern, ThreadPattern},
+    condition::{Condition, Outcome, Scalar},
+    options::{Bound, EventFilter, FilterOptions, Pattern, ThreadPattern},
 };
 
 /// The filters of a command, with their counts.
@@ -36,8 +36,46 @@ pub(crate) struct Filter {
     times: Option<(i128, i128, FilterStage)>,
     level: Option<(u8, FilterStage)>,
     conditions: Vec<(Condition, FilterStage)>,
+    texts: Option<(Vec<String>, FilterStage)>,
+    /// The text of the current event.
+    text: Vec<u8>,
     /// The number of tested events.
     seen: u64,
+}
+
+/// What is known of a span without a field: a condition can be on it.
+pub(crate) const SPAN_FACTS: [&str; 3] = ["duration", "outcome", "span"];
+
+/// What events say of the filters: a bit for each condition that holds, or fails, on one of them.
+/// A condition on a field that they do not have does neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    holds: u64,
+    fails: u64,
+}
+
+impl Verdict {
+    /// One of the events passes all filters but the conditions and the texts.
+    const PASSED: u64 = 1;
+    /// One of them has one of the texts.
+    const TEXT: u64 = 2;
+    /// How many conditions have a bit.
+    const CONDITIONS: usize = 62;
+
+    fn conditions() -> impl Iterator<Item = u64> {
+        (0..Self::CONDITIONS).map(|place| 4 << place)
+    }
+
+    /// Whether an event has passed anything.
+    pub(crate) fn is_nothing(self) -> bool {
+        self.holds == 0
+    }
+
+    /// Adds what another event says.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.holds |= other.holds;
+        self.fails |= other.fails;
+    }
 }
 
 /// The counts of one filter.
@@ -57,7 +95,7 @@ const MOST_OTHERS: usize = 1000;
 
 impl Filter {
     /// The filters of a command, for a trace with this clock.
-    pub(crate) fn new(options: &FilterOptions, clock: Clock) -> Result<Self, Failure> {
+    pub(crate) fn new(options: &EventFilter, clock: Clock) -> Result<Self, Failure> {
         fn stage<T: Clone>(values: &[T]) -> Option<(Vec<T>, FilterStage)> {
             (!values.is_empty()).then(|| (values.to_vec(), FilterStage::default()))
         }
@@ -84,7 +122,11 @@ impl Filter {
             clock,
             times,
             level: options.level.map(|level| (level, FilterStage::default())),
-            conditions: options.conditions().map(|it| (it, FilterStage::default())).collect(),
+            conditions: stage(&options.conditions).map_or_else(Vec::new, |(conditions, _)| {
+                conditions.into_iter().map(|it| (it, FilterStage::default())).collect()
+            }),
+            texts: stage(&options.grep),
+            text: Vec::new(),
             seen: 0,
         })
     }
@@ -147,8 +189,72 @@ impl Filter {
         })
     }
 
+    /// Which of the filters an event passes. Of a span, several events tell:
+    /// [`Filter::accepts`] decides on what they say together.
+    pub(crate) fn judge(
+        &mut self,
+        event: &Event<'_>,
+        test: impl Fn(&Condition) -> Outcome,
+        names: impl Fn(&mut dyn FnMut(&str)),
+        write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<Verdict> {
+        let mut verdict = Verdict::default();
+        if !self.passes(event) {
+            return Ok(verdict);
+        }
+        verdict.holds = Verdict::PASSED;
+        for ((condition, stage), bit) in self.conditions.iter_mut().zip(Verdict::conditions()) {
+            let outcome = test(condition);
+            let is_fact = SPAN_FACTS.contains(&condition.field());
+            stage.is_field_known |= outcome != Outcome::Absent || is_fact;
+            match outcome {
+                Outcome::Holds => {
+                    stage.passed += 1;
+                    verdict.holds |= bit;
+                }
+                Outcome::Fails => verdict.fails |= bit,
+                Outcome::Absent if !stage.is_field_known => names(&mut |name| stage.meet(name)),
+                Outcome::Absent => {}
+            }
+        }
+        if self.passes_text(write)? {
+            verdict.holds |= Verdict::TEXT;
+        }
+        Ok(verdict)
+    }
+
+    /// Whether what was judged passes all filters. `fact` tests a condition on a field that no
+    /// event has.
+    pub(crate) fn accepts(&self, verdict: Verdict, fact: impl Fn(&Condition) -> Outcome) -> bool {
+        let both = Verdict::PASSED | Verdict::TEXT;
+        let mut conditions = self.conditions.iter().zip(Verdict::conditions());
+        verdict.holds & both == both
+            && conditions.all(|((condition, _), bit)| match verdict.fails & bit != 0 {
+                true => verdict.holds & bit != 0 && !condition.is_negative(),
+                false => verdict.holds & bit != 0 || fact(condition) == Outcome::Holds,
+            })
+    }
+
+    /// Whether there are more conditions than [`Filter::judge`] has room for.
+    pub(crate) fn has_too_many_conditions(&self) -> bool {
+        self.conditions.len() > Verdict::CONDITIONS
+    }
+
+    /// Whether an event has one of the texts. `write` writes what is shown of it.
+    #[inline]
+    pub(crate) fn passes_text(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        let Some((texts, stage)) = &mut self.texts else { return Ok(true) };
+        self.text.clear();
+        write(&mut self.text)?;
+        let shown = String::from_utf8_lossy(&self.text);
+        Ok(stage.passes(texts.iter().any(|text| shown.contains(&**text)), ""))
+    }
+
     /// Why no event was shown. `None` without filters, and without events.
-    pub(crate) fn report(&self, options: &FilterOptions) -> Option<String> {
+    pub(crate) fn report(&self, options: &EventFilter) -> Option<String> {
         let seen = self.seen;
         if seen == 0 {
             return None;
@@ -211,6 +317,12 @@ impl Filter {
                 );
             }
             before = stage.passed;
+        }
+        if let Some((texts, stage)) = &self.texts {
+            if stage.passed == 0 {
+                let texts = list(texts.iter().map(|text| format!("{text:?}")));
+                return none(before, format_args!("contains the text {texts}"));
+            }
         }
         None
     }

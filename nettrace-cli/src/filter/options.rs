@@ -8,10 +8,24 @@ use nettrace_reader::Thread;
 
 use crate::{filter::Condition, spelling::read_level};
 
-/// Options of `dump` and `headers`: which events to show. An event must pass all of them.
+/// Options of `dump`, `headers` and `tail`: which events to show, and how many of them.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct FilterOptions {
+    #[command(flatten)]
+    pub(crate) events: EventFilter,
+    /// Only the first N of these events. The rest of the trace is not read
+    #[arg(long, value_name = "N", conflicts_with = "tail")]
+    pub(crate) head: Option<u64>,
+    /// Only the last N of these events
+    #[arg(long, value_name = "N")]
+    pub(crate) tail: Option<usize>,
+}
+
+/// Options of all commands that can be asked for some of the events. An event must pass all of
+/// them.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Filters")]
-pub(crate) struct FilterOptions {
+pub(crate) struct EventFilter {
     /// Only events of this provider, in any case. NAME* matches all names that begin with NAME.
     /// Repeat the option to accept several
     #[arg(long, value_name = "NAME")]
@@ -37,21 +51,23 @@ pub(crate) struct FilterOptions {
     /// Only events with this value in a field or label. Other operators are != < <= > >= and ~
     /// (contains the text VALUE). a.b is field b of object a. For an array, one element is enough.
     /// FIELD=none finds an option without a value. A duration is written with its unit (5ms),
-    /// otherwise it counts nanoseconds. A time is written as 2026-01-31T23:59:59.5Z. If repeated,
+    /// otherwise it counts nanoseconds. A time is written as 2026-01-31T23:59:59.5Z. provider,
+    /// event and process stand for those of the event, unless a field is called so. If repeated,
     /// all conditions must hold
     #[arg(long = "where", value_name = "FIELD=VALUE")]
-    conditions: Vec<Condition>,
-    /// Only the first N of these events. The rest of the trace is not read
-    #[arg(long, value_name = "N", conflicts_with = "tail")]
-    pub(crate) head: Option<u64>,
-    /// Only the last N of these events
-    #[arg(long, value_name = "N")]
-    pub(crate) tail: Option<usize>,
+    pub(super) conditions: Vec<Condition>,
+    /// Only events whose name, message, fields or labels contain this text, as they are shown.
+    /// Repeat the option to accept several
+    #[arg(long, value_name = "TEXT")]
+    pub(super) grep: Vec<String>,
 }
 
-impl FilterOptions {
-    pub(crate) fn conditions(&self) -> impl Iterator<Item = Condition> {
-        self.conditions.iter().cloned()
+impl EventFilter {
+    /// Whether any of them is given.
+    pub(crate) fn is_given(&self) -> bool {
+        let Self { provider, event, thread, from, to, level, conditions, grep } = self;
+        let names = provider.len() + event.len() + thread.len() + conditions.len() + grep.len();
+        names > 0 || from.is_some() || to.is_some() || level.is_some()
     }
 }
 

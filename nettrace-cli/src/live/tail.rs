@@ -19,8 +19,13 @@ use super::{
     watch::OutputSurface,
 };
 use crate::{
-    dump::each, failure::Failure, filter::FilterOptions, output::Output, read_options::ReadOptions,
-    source::Source, standard_error::say,
+    dump::each,
+    failure::Failure,
+    filter::{EventFilter, FilterOptions},
+    output::Output,
+    read_options::ReadOptions,
+    source::Source,
+    standard_error::say,
 };
 
 /// What to show, of which process, and how.
@@ -73,9 +78,9 @@ pub(crate) fn run(
     // From here on a signal ends the trace, not this process.
     let signals = Signals::new().map_err(Failure::Output)?;
     let target = find(&options.which)?;
-    let asked = wanted(&options.filter);
+    let asked = wanted(&options.filter.events);
     let live = target.collect(&asked, options.buffer)?;
-    if !options.filter.provider.is_empty() || options.filter.level.is_some() {
+    if !options.filter.events.provider.is_empty() || options.filter.events.level.is_some() {
         tell_unmatched(&target, &asked, &live).map_err(Failure::Output)?;
     }
     let end = options.duration.map(|duration| Instant::now() + duration);
@@ -134,7 +139,7 @@ fn wrap(lines: &str, columns: usize, out: &mut Vec<u8>) {
 }
 
 /// The providers that the process is asked for. It sends nothing else.
-fn wanted(filter: &FilterOptions) -> Vec<Wanted> {
+fn wanted(filter: &EventFilter) -> Vec<Wanted> {
     let mut names: Vec<_> = filter.provider.iter().map(ToString::to_string).collect();
     if names.is_empty() {
         names.push("*".to_owned());

@@ -2,21 +2,29 @@
 //!
 //! Spans stay in memory until the end, because a child can come after its parent has ended. A limit
 //! bounds their memory: one half is for the spans themselves, the other for their details (fields
-//! and events). If only the slowest roots are wanted, trees that have ended and are not among them
-//! make room. What still exceeds a half is left out and counted.
+//! and events). If only some trees are wanted, those that have ended and are not among them
+//! [make room](super::room). What still exceeds a half is left out and counted.
 
-use std::{cmp::Reverse, collections::HashMap, mem::size_of};
+use std::{collections::HashMap, mem::size_of};
 
 use nettrace_event::trace_context::TraceId;
 use nettrace_views::model::{
     Ids, Key, Part, Role, SpanEdge, SpanRecord, SpanRef, SpanState, SpanTable,
 };
 
+use crate::{
+    filter::{Scalar, Verdict},
+    tree::choice::Choice,
+};
+
 /// What the table, and the links to parents and children, take for each span.
 const LINKS: usize = 176;
 
 /// What a span takes beside its details.
-const SPAN_BYTES: usize = size_of::<Span>() + LINKS;
+pub(super) const SPAN_BYTES: usize = size_of::<Span>() + LINKS;
+
+/// What a span takes of which something was asked for, with what the allocator adds.
+const ASIDE_BYTES: usize = size_of::<Aside>() + 16;
 
 /// What an event inside takes beside its text, with what the allocator adds.
 const EVENT_BYTES: usize = 2 * size_of::<Inside>() + 16;
@@ -32,7 +40,7 @@ pub(super) struct Span {
     /// Its place in [`Forest::types`]. `None` if neither start nor stop is in the trace.
     pub(super) ty: Option<u32>,
     /// The place of its type in the source code, among [`Type::places`].
-    place: u32,
+    pub(super) place: u32,
     /// Where its parent is looked for, if it names none.
     pub(super) flow: Option<Flow>,
     pub(super) record: SpanRecord,
@@ -43,6 +51,22 @@ pub(super) struct Span {
     pub(super) events: Vec<Inside>,
     /// How many more events there are.
     pub(super) left_out: u64,
+    pub(super) aside: Option<Box<Aside>>,
+}
+
+/// What a span has only if it was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    /// What its start, its end and its records say of the filters.
+    pub(super) verdict: Verdict,
+    /// The places of the events inside that pass all filters, in their order.
+    pub(super) matches: Vec<u32>,
+    /// Nanoseconds on a processor.
+    pub(super) busy: Option<i64>,
+    /// Since when it has been on one.
+    busy_since: Option<i64>,
+    /// Spans below that made room.
+    pub(super) gone: u64,
 }
 
 /// A substream of a thread, in a Heph trace.
@@ -114,21 +138,21 @@ impl Type {
 pub(super) struct Forest {
     pub(super) spans: SpanTable<Span>,
     /// How many spans there are.
-    count: usize,
+    pub(super) count: usize,
     /// Events whose span is found at the end.
     pub(super) loose: Vec<Loose>,
     /// What there are spans of.
     pub(super) types: Vec<Type>,
     type_index: HashMap<Box<str>, HashMap<Box<str>, u32>>,
-    detail_bytes: usize,
+    pub(super) detail_bytes: usize,
     half_limit: usize,
     /// Whether no more spans are taken. This stays so: otherwise the events of a span that was left
     /// out would look like those of a span without a start.
     has_all_spans: bool,
     /// Whether no more details are kept.
     has_all_details: bool,
-    /// How many roots are wanted.
-    slow: Option<usize>,
+    /// What is wanted.
+    pub(super) choice: Choice,
     pub(super) counts: Counts,
 }
 
@@ -141,14 +165,14 @@ pub(super) struct Counts {
     pub(super) events_left_out: u64,
     /// Starts and stops whose fields had no room.
     pub(super) fields_left_out: u64,
-    /// Spans that ended and made room, and how many of them were roots.
+    /// Spans that ended and made room, and of how many trees.
     pub(super) spans_gone: u64,
-    pub(super) roots_gone: u64,
+    pub(super) trees_gone: u64,
 }
 
 impl Forest {
     /// `limit` is in bytes.
-    pub(super) fn new(limit: usize, slow: Option<usize>) -> Self {
+    pub(super) fn new(limit: usize, choice: Choice) -> Self {
         Self {
             // What exceeds the limit is left out: none makes room because it is old.
             spans: SpanTable::new(usize::MAX, usize::MAX),
@@ -160,7 +184,7 @@ impl Forest {
             half_limit: limit / 2,
             has_all_spans: false,
             has_all_details: false,
-            slow,
+            choice,
             counts: Counts::default(),
         }
     }
@@ -298,41 +322,78 @@ impl Forest {
     }
 
     /// Whether so little of a half is free that it is not worth the time to make room again.
-    fn is_nearly_full(&self, bytes: usize) -> bool {
+    pub(super) fn is_nearly_full(&self, bytes: usize) -> bool {
         bytes >= self.half_limit / 4 * 3
     }
 
-    /// Removes the trees that have ended and are not wanted: only the slowest roots are. The tree
-    /// of the span `current` stays.
-    fn make_room(&mut self, current: Option<SpanRef>) {
-        let Some(slow) = self.slow else { return };
-        let (spans, roots) = (&self.spans, self.roots());
-        let places = spans.places();
-        let mut durations: Vec<_> = places
-            .iter()
-            .filter(|at| roots[at.slot()] == Some(**at))
-            .filter_map(|at| Some((Reverse(spans[*at].record.duration()?), *at)))
-            .collect();
-        durations.sort_unstable();
-        // By the slots of roots.
-        let mut is_gone = vec![false; spans.slots()];
-        for (_, root) in durations.into_iter().skip(slow) {
-            is_gone[root.slot()] = true;
+    /// Whether a span is one of those that are ranked.
+    pub(super) fn is_unit(&self, span: &Span) -> bool {
+        let ty = span.ty.map(|ty| &self.types[ty as usize]);
+        ty.is_some_and(|ty| self.choice.ranks(&ty.provider, &ty.name))
+    }
+
+    /// Whether a span, or an event inside, passes all filters. `last` is the time of the last
+    /// event.
+    pub(super) fn matches(&self, span: &Span, last: i64) -> bool {
+        self.accepts(span, last) || span.has_match_inside()
+    }
+
+    /// Whether a span passes all filters.
+    pub(super) fn accepts(&self, span: &Span, last: i64) -> bool {
+        if self.choice.is_open && (span.is_over() || span.ty.is_none()) {
+            return false;
         }
-        let is_over = |at: SpanRef| {
-            matches!(spans[at].record.state, SpanState::Ended | SpanState::Single)
-                && current != Some(at)
+        let record = &span.record;
+        let fact = |field: &str| match field {
+            "duration" => {
+                let length = record.duration().or(record.at_least(last));
+                length.map(|nanos| Scalar::Integer(nanos.into()))
+            }
+            "outcome" => record.outcome.as_deref().map(|outcome| Scalar::Text(outcome.into())),
+            "span" => span.ty.map(|ty| Scalar::Text((&*self.types[ty as usize].name).into())),
+            _ => None,
         };
-        for at in places.iter().filter(|at| !is_over(**at)) {
-            roots[at.slot()].inspect(|root| is_gone[root.slot()] = false);
+        self.choice.accepts(span.aside.as_ref().map(|aside| aside.verdict), fact)
+    }
+
+    /// What is kept of a span because it was asked for.
+    pub(super) fn aside(&mut self, at: SpanRef) -> Option<&mut Aside> {
+        let aside = &mut self.spans.get_mut(at)?.aside;
+        if aside.is_none() {
+            self.detail_bytes += ASIDE_BYTES;
         }
-        for at in places {
-            let root = roots[at.slot()].filter(|root| is_gone[root.slot()]);
-            let Some(span) = root.and_then(|_| self.spans.take(at)) else { continue };
-            self.count -= 1;
-            self.detail_bytes -= span.detail_bytes();
-            self.counts.spans_gone += 1;
-            self.counts.roots_gone += u64::from(root == Some(at));
+        Some(aside.get_or_insert_default())
+    }
+
+    /// Notes what an event says of the filters, before it is kept: one inside of a span, or one
+    /// that tells of the span itself.
+    pub(super) fn judged(&mut self, at: SpanRef, verdict: Verdict, is_of_span: bool) {
+        if verdict.is_nothing() {
+            return;
+        }
+        let is_match = self.choice.accepts_event(verdict);
+        let place = self.spans.get(at).map_or(0, |span| span.events.len() as u32);
+        if !is_of_span && !is_match {
+            return;
+        }
+        let Some(aside) = self.aside(at) else { return };
+        if is_of_span {
+            aside.verdict.add(verdict);
+        } else {
+            aside.matches.push(place);
+            self.detail_bytes += size_of::<u32>();
+        }
+    }
+
+    /// A span comes onto a processor, or leaves it.
+    pub(super) fn polled(&mut self, span: SpanRef, role: Role, at: i64) {
+        let Some(aside) = self.aside(span) else { return };
+        match role {
+            Role::Resume => aside.busy_since = Some(at),
+            _ => {
+                let since = aside.busy_since.take().unwrap_or(at);
+                aside.busy = Some(aside.busy.unwrap_or(0).saturating_add(at.saturating_sub(since)));
+            }
         }
     }
 
@@ -341,29 +402,6 @@ impl Forest {
         let span = &self.spans[at];
         let known = span.parent_at.filter(|parent| self.spans.get(*parent).is_some());
         known.or_else(|| self.spans.find(span.parent?)).filter(|it| *it != at)
-    }
-
-    /// The root of each span, by slot. In a cycle, which only a damaged trace has, any of them.
-    fn roots(&self) -> Vec<Option<SpanRef>> {
-        let mut roots = vec![None; self.spans.slots()];
-        let mut path: Vec<SpanRef> = Vec::new();
-        for start in self.spans.places() {
-            let mut at = start;
-            let root = loop {
-                if let Some(root) = roots[at.slot()] {
-                    break root;
-                }
-                // A span that is met again is its own root until the path is done.
-                roots[at.slot()] = Some(at);
-                path.push(at);
-                match self.parent_of(at) {
-                    Some(parent) => at = parent,
-                    None => break at,
-                }
-            };
-            path.drain(..).for_each(|at| roots[at.slot()] = Some(root));
-        }
-        roots
     }
 }
 
@@ -396,12 +434,31 @@ impl Span {
             stop_details: Box::default(),
             events: Vec::new(),
             left_out: 0,
+            aside: None,
         }
     }
 
     /// What its details take.
-    fn detail_bytes(&self) -> usize {
+    pub(super) fn detail_bytes(&self) -> usize {
         let inside: usize = self.events.iter().map(|it| it.text.len() + EVENT_BYTES).sum();
-        inside + self.start_details.len() + self.stop_details.len()
+        let aside = self.aside.as_ref();
+        let aside = aside.map_or(0, |it| ASIDE_BYTES + it.matches.len() * size_of::<u32>());
+        inside + self.start_details.len() + self.stop_details.len() + aside
+    }
+
+    /// Whether its end is in the trace.
+    pub(super) fn is_over(&self) -> bool {
+        !matches!(self.record.state, SpanState::Started | SpanState::Unknown)
+    }
+
+    /// Whether one of the events inside passes all filters.
+    pub(super) fn has_match_inside(&self) -> bool {
+        self.aside.as_ref().is_some_and(|aside| !aside.matches.is_empty())
+    }
+
+    /// Whether an event inside passes all filters.
+    pub(super) fn is_match(&self, event: usize) -> bool {
+        let aside = self.aside.as_ref();
+        aside.is_some_and(|it| it.matches.binary_search(&(event as u32)).is_ok())
     }
 }

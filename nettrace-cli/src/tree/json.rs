@@ -17,7 +17,7 @@ use crate::{
     tree::{
         forest::Forest,
         id_text,
-        order::{Node, Outside, Trees},
+        order::{Extent, Node, Outside, Trees},
         process_name,
     },
 };
@@ -32,13 +32,24 @@ pub(super) fn write(
 ) -> Result<(), Failure> {
     let trace = forest.spans[root].trace.map(|id| id.to_string());
     let followed = trees.followed(root);
-    let parent = forest.spans[root].parent.as_ref().filter(|_| followed.is_none()).map(id_text);
+    let is_remote = followed.is_none() && !trees.is_below(root);
+    let parent = forest.spans[root].parent.as_ref().filter(|_| is_remote).map(id_text);
     write!(out, "{{")?;
     member(out, "trace", &trace)?;
     add(out, "remote_parent", &parent)?;
     if let Some(Node { key, span, .. }) = followed {
         add(out, "follows_from", &key.as_ref().map(id_text))?;
         add(out, "follows_from_trace", &span.trace.map(|id| id.to_string()))?;
+    }
+    if let Some(Extent { nanos, longest }) = trees.extent(root) {
+        add(out, "extent_ns", &nanos)?;
+        let longest = longest.and_then(|node| node.key);
+        add(out, "longest", &longest.as_ref().map(id_text))?;
+    }
+    let around = trees.around(root);
+    if !around.is_empty() {
+        let ids = around.iter().map(|node| node.key.as_ref().map(id_text));
+        add(out, "within", &ids.collect::<Vec<_>>())?;
     }
     write!(out, ",\"spans\":[")?;
     let mut result = Ok(());
@@ -113,6 +124,9 @@ fn span(
     }
     write!(out, "]")?;
     add(out, "left_out_events", &span.left_out)?;
+    if forest.choice.has_filter() {
+        add(out, "matches", &node.has_match)?;
+    }
     Ok(out.write_all(b"}")?)
 }
 

@@ -5,28 +5,37 @@
 //! id of the Start. An event with the id of a span is inside of it. In a Heph trace of another
 //! program the times say what is inside of what.
 
+mod choice;
+mod fold;
 mod forest;
 mod json;
 mod nesting;
 mod order;
+mod room;
+mod short;
 pub(crate) mod text;
 
 use std::{
     borrow::Cow,
     io::{self, Write},
+    str::FromStr,
 };
 
 use nettrace_event::{keys, trace_context::TraceId};
-use nettrace_reader::{Event, Label, SortedReader};
+use nettrace_reader::{Event, Label, SortedReader, Value};
 use nettrace_views::{
-    model::{EndFields, Ids, Key, PerType, SpanEdge, SpanState, place, role_of, span_name},
+    model::{
+        EndFields, Ids, Key, PerType, Role, SpanEdge, SpanState, label_name, place, role_of,
+        span_name, span_of_record,
+    },
     text::{Detail, EventType, Payload},
 };
 
 use crate::{
-    dump::Facts,
+    dump::{self, Facts},
     duplicate_type_names::DuplicateTypeNames,
     failure::Failure,
+    filter::{EventFilter, Filter, Pattern, Verdict},
     heph::SUBSTREAM,
     read_options::ReadOptions,
     seconds::Seconds,
@@ -34,13 +43,14 @@ use crate::{
     spelling,
     standard_error::say,
     tree::{
+        choice::{Choice, Ranking},
         forest::{Edge, Flow, Forest, Span, Step},
         order::Trees,
     },
 };
 
 /// Options of `tree`.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TreeOptions {
     /// Print one JSON object per line for each tree, and nothing else on standard output
     #[arg(long)]
@@ -48,17 +58,59 @@ pub(crate) struct TreeOptions {
     /// Only the trees of this trace: its 32 hexadecimal digits, as in the header traceparent
     #[arg(long, value_name = "ID", value_parser = trace_id)]
     trace: Option<TraceId>,
-    /// Only the N trees with the slowest roots, and the first N of those that are cut
+    /// Only the N slowest trees, and the first N of those that are cut
     #[arg(long, value_name = "N")]
     slow: Option<usize>,
+    /// Rank the spans with this name, or NAME*, each with what is below it: by their durations,
+    /// unless --own or --busy is given. PROVIDER/NAME is a name, too
+    #[arg(long, value_name = "NAME")]
+    span: Option<Pattern>,
+    /// Rank spans by the time in which no child was under way: all, or those of --span
+    #[arg(long, conflicts_with = "busy")]
+    own: bool,
+    /// Rank spans by their time on a processor, as far as the trace has it: all, or those of --span
+    #[arg(long)]
+    busy: bool,
+    /// Only spans without an end, and those around them, the oldest first: what was under way at
+    /// the end of the trace, each with its last event
+    #[arg(long, conflicts_with_all = ["slow", "span", "own", "busy"])]
+    open: bool,
+    /// Show each of many equal children. Otherwise five or more of one name and outcome are one
+    /// line, behind which the longest is shown if anything is inside of it
+    #[arg(long)]
+    no_fold: bool,
+    /// Show on an axis when each span was under way: gaps, and what was so at the same time
+    #[arg(long)]
+    axis: bool,
+    /// The most lines of text, or all. One of several trees gets a fifth of them. The last line
+    /// says what was left out
+    #[arg(long, value_name = "N", default_value = "1000")]
+    lines: LineLimit,
     /// Show fields without a value, too, and all of long texts. --json always does
     #[arg(long)]
     full: bool,
     /// Limit on the memory for spans and the events inside, in MiB. What exceeds it is counted, not
-    /// shown. With --slow, trees that have ended and are not among the slowest make room first; a
-    /// span that begins later in one of them is then a root
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
-    tree_limit: usize,
+    /// shown. What has ended and would not be shown anyway makes room first; a span that begins
+    /// later in such a tree is then a root [default: 384, or 1024 if every tree is shown]
+    #[arg(long, value_name = "MIB")]
+    tree_limit: Option<usize>,
+    #[command(flatten)]
+    filter: EventFilter,
+}
+
+/// How many lines are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LineLimit(usize);
+
+impl FromStr for LineLimit {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "all" => Ok(Self(usize::MAX)),
+            text => text.parse().map(Self).map_err(|_| "write a number of lines, or all"),
+        }
+    }
 }
 
 fn trace_id(text: &str) -> Result<TraceId, String> {
@@ -70,26 +122,31 @@ fn trace_id(text: &str) -> Result<TraceId, String> {
 pub(crate) fn run(
     source: Source,
     limits: ReadOptions,
-    options: TreeOptions,
+    options: &TreeOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let mut events = limits.options().open(source)?.sorted();
+    let facts = Facts::of(events.trace());
+    if !facts.clock.is_known() {
+        return Err(Failure::NoDurations);
+    }
+    let choice = options.choice(&facts)?;
+    // If every tree is shown, none makes room.
+    let usual = if choice.most_kept().is_some() { 384 } else { 1024 };
+    let limit = options.tree_limit.unwrap_or(usual).saturating_mul(1 << 20);
     let mut reading = Reading {
-        options,
         version: events.major_version(),
-        facts: Facts::of(events.trace()),
+        facts,
         is_from_heph: events.trace().value(keys::SOURCE) == Some("heph"),
         types: PerType::default(),
         namesakes: DuplicateTypeNames::default(),
-        forest: Forest::new(options.tree_limit.saturating_mul(1 << 20), options.slow),
+        forest: Forest::new(limit, choice),
         events: 0,
         outside: 0,
         other_traces: 0,
         last: i64::MIN,
+        options,
     };
-    if !reading.facts.clock.is_known() {
-        return Err(Failure::NoDurations);
-    }
     let end = loop {
         match events.next_event() {
             Ok(Some(event)) => reading.event(&event)?,
@@ -98,21 +155,10 @@ pub(crate) fn run(
         }
     };
     reading.outside += nesting::nest(&mut reading.forest);
-    let Reading { forest, facts, last, .. } = &mut reading;
+    let Reading { forest, facts, last, options, .. } = &reading;
     let trees = Trees::new(forest, *last);
-    let (whole, cut) = trees.roots.split_at(trees.whole);
-    let most = options.slow.unwrap_or(usize::MAX);
-    let (shown, shown_cut) = (whole.len().min(most), cut.len().min(most));
-    let show = |root, out: &mut _| match options.json {
-        true => json::write(forest, &trees, root, facts, out),
-        false => Ok(text::write(forest, &trees, root, facts, out)?),
-    };
-    whole[..shown].iter().try_for_each(|root| show(*root, out))?;
-    if shown_cut > 0 && !options.json {
-        text::write_cut(cut.len(), shown_cut, out)?;
-    }
-    cut[..shown_cut].iter().try_for_each(|root| show(*root, out))?;
-    let counts = [shown + shown_cut, trees.roots.len(), cut.len()];
+    let [shown, shown_cut] = show(&trees, forest, facts, options, out)?;
+    let (units, cut) = (trees.units.len(), trees.cut.len());
     if let (count @ 1.., most) = trees.all_outside() {
         say(Some(format_args!(
             "{count} spans begin before their parent of another process, or end after it, by up to \
@@ -120,13 +166,58 @@ pub(crate) fn run(
             Seconds(most.into())
         )))?;
     }
-    reading.summarize(counts, &events)?;
+    reading.summarize([shown + shown_cut, units + cut, cut], &events)?;
     Ok(end?)
 }
 
+/// Shows the trees that are wanted. Returns how many are ranked, and how many are cut.
+fn show(
+    trees: &Trees<'_>,
+    forest: &Forest,
+    facts: &Facts,
+    options: &TreeOptions,
+    out: &mut impl Write,
+) -> Result<[usize; 2], Failure> {
+    let most = options.slow.unwrap_or(usize::MAX);
+    let units = trees.units.iter().map(|unit| unit.at).take(most);
+    let cut = &trees.cut[..trees.cut.len().min(most)];
+    let counts = [units.len(), cut.len()];
+    if options.json {
+        let mut all = units.chain(cut.iter().copied());
+        all.try_for_each(|root| json::write(forest, trees, root, facts, out))?;
+        return Ok(counts);
+    }
+    let look = text::Look { folds: !options.no_fold, has_axis: options.axis };
+    let mut room = text::Room::new(options.lines.0, counts[0] + counts[1]);
+    let mut shown = [0, 0];
+    for root in units {
+        if room.is_full() {
+            break;
+        }
+        text::write(forest, trees, root, facts, (look, &mut room), out)?;
+        shown[0] += 1;
+    }
+    if !cut.is_empty() && !room.is_full() {
+        match options.open {
+            true => text::write_open(cut.len(), out)?,
+            false => text::write_cut(trees.cut.len(), cut.len(), out)?,
+        }
+    }
+    for root in cut {
+        if room.is_full() {
+            break;
+        }
+        text::write(forest, trees, *root, facts, (look, &mut room), out)?;
+        shown[1] += 1;
+    }
+    let left_out = counts[0] + counts[1] - shown[0] - shown[1];
+    room.write_left_out(left_out, out)?;
+    Ok(shown)
+}
+
 /// The state while the trace is read.
-struct Reading {
-    options: TreeOptions,
+struct Reading<'a> {
+    options: &'a TreeOptions,
     version: u32,
     facts: Facts,
     is_from_heph: bool,
@@ -142,7 +233,7 @@ struct Reading {
     last: i64,
 }
 
-impl Reading {
+impl Reading<'_> {
     fn event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         self.events += 1;
         let at = self.facts.clock.since_start(event.header.timestamp);
@@ -168,7 +259,9 @@ impl Reading {
         }
         let ty = self.types.of(event, EventType::of);
         let payload = Payload::of(event, ty);
-        let step = match role_of(event.metadata(), ids.overrides.opcode, self.version) {
+        let verdict = judge(&mut self.forest.choice, event, ty, &payload, &self.facts)?;
+        let role = role_of(event.metadata(), ids.overrides.opcode, self.version);
+        let step = match role {
             role if !role.is_edge() => self.forest.inside(span, &ids, at),
             role => {
                 let (duration, outcome) = EndFields::of(event.metadata()).stated(event);
@@ -186,11 +279,26 @@ impl Reading {
         };
         match step {
             Step::Inside(span) => {
+                if matches!(role, Role::Resume | Role::Suspend) && self.forest.choice.wants_busy() {
+                    self.forest.polled(span, role, at);
+                }
+                if span_of_record(event.metadata()).is_some() {
+                    self.forest.judged(span, verdict, true);
+                }
+                self.forest.judged(span, verdict, false);
                 let place = self.namesakes.place(event.metadata());
                 let text = self.options.inside(event, place, ty, &payload, &self.facts)?;
                 self.forest.keep_event(span, at, text);
             }
             Step::Edge(span, is_start) => {
+                self.forest.judged(span, verdict, true);
+                if !is_start && self.forest.choice.wants_busy() {
+                    let busy = payload.fields.iter().find(|(name, _)| *name == "busy");
+                    if let Some((_, Some(Value::U64(nanos)))) = busy {
+                        let nanos = i64::try_from(*nanos).unwrap_or(i64::MAX);
+                        self.forest.aside(span).into_iter().for_each(|it| it.busy = Some(nanos));
+                    }
+                }
                 let text = match self.options.json {
                     true => json::details(event, &payload, is_start)?,
                     false => text::details(event, &payload, is_start, self.options.detail())?,
@@ -225,7 +333,7 @@ impl Reading {
             count(SpanState::Started),
             count(SpanState::OnlyStopped),
             count(SpanState::Unknown),
-            roots as u64 + counts.roots_gone,
+            roots as u64 + counts.trees_gone,
             counts.spans_left_out,
             counts.events_left_out,
             counts.fields_left_out,
@@ -236,8 +344,15 @@ impl Reading {
         if roots > 0 {
             return Ok(());
         }
-        let Self { events, other_traces, .. } = self;
-        match self.options.trace {
+        let Self { events, other_traces, options, .. } = self;
+        if !spans.is_empty() && forest.choice.is_picky() {
+            let why = forest.choice.report(&options.filter);
+            let why = why.unwrap_or_else(|| {
+                format!("no span was shown: of {} spans, none is what was asked for", spans.len())
+            });
+            return say(Some(why));
+        }
+        match options.trace {
             Some(_) if self.version < 6 => {
                 say(Some("no span was shown: versions 4 and 5 of the format have no trace ids"))
             }
@@ -252,14 +367,55 @@ impl Reading {
     }
 }
 
+/// What an event says of the filters.
+fn judge(
+    choice: &mut Choice,
+    event: &Event<'_>,
+    ty: &EventType,
+    payload: &Payload<'_>,
+    facts: &Facts,
+) -> io::Result<Verdict> {
+    let Some(filter) = choice.filter_mut() else { return Ok(Verdict::default()) };
+    let names = |met: &mut dyn FnMut(&str)| {
+        payload.fields.iter().for_each(|(name, _)| met(name));
+        event.labels().iter().for_each(|label| met(label_name(label)));
+    };
+    filter.judge(
+        event,
+        |condition| dump::test(condition, event, payload, facts),
+        names,
+        |out| dump::write_all(event, ty, payload, out),
+    )
+}
+
 impl TreeOptions {
-    fn detail(self) -> Detail {
+    fn choice(&self, facts: &Facts) -> Result<Choice, Failure> {
+        let ranking = match (self.own, self.busy, &self.span) {
+            (true, ..) => Ranking::Own,
+            (_, true, _) => Ranking::Busy,
+            (.., Some(_)) => Ranking::Duration,
+            _ => Ranking::Extent,
+        };
+        // Each tree has two lines at least.
+        let lines = Some(self.lines.0 / 2).filter(|_| !self.json && self.lines.0 < usize::MAX);
+        let most = [self.slow, lines].into_iter().flatten().min();
+        let filter = match self.filter.is_given() {
+            true => Some(Filter::new(&self.filter, facts.clock)?),
+            false => None,
+        };
+        if filter.as_ref().is_some_and(Filter::has_too_many_conditions) {
+            return Err(Failure::TooManyConditions);
+        }
+        Ok(Choice { filter, span: self.span.clone(), ranking, most, is_open: self.open })
+    }
+
+    fn detail(&self) -> Detail {
         if self.full { Detail::Full } else { Detail::Short }
     }
 
     /// An event inside of a span, in the form of the output.
     fn inside(
-        self,
+        &self,
         event: &Event<'_>,
         place: Option<&str>,
         ty: &EventType,

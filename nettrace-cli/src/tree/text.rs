@@ -3,7 +3,6 @@
 use std::{
     fmt,
     io::{self, Write},
-    time::Duration,
 };
 
 use nettrace_reader::Event;
@@ -20,15 +19,68 @@ use crate::{
     seconds::Seconds,
     spelling::OneLine,
     tree::{
+        fold::{self, Group, Item},
         forest::{Forest, Span},
         id_text,
-        order::{Node, Outside, Trees},
+        order::{Extent, Node, Outside, Trees},
         process_name,
+        short::Short,
     },
 };
 
 /// The levels that are shown by more blanks than the level above.
 const MOST_INDENT: usize = 100;
+
+/// How trees are shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// Whether equal siblings are one line.
+    pub(super) folds: bool,
+    /// Whether each line has the times of its span on an axis.
+    pub(super) has_axis: bool,
+}
+
+/// How many lines may still be written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Of all trees together.
+    left: usize,
+    /// Of one tree.
+    of_tree: usize,
+    /// How many lines of trees were left out.
+    hidden: u64,
+}
+
+impl Room {
+    /// `lines` for so many trees.
+    pub(super) fn new(lines: usize, trees: usize) -> Self {
+        /// No tree takes more than this part, so that others are seen, too.
+        const PART: usize = 5;
+
+        let of_tree = if trees > 1 { lines.div_ceil(PART) } else { lines };
+        Self { left: lines, of_tree, hidden: 0 }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Says what was left out, beside so many trees.
+    pub(super) fn write_left_out(&self, trees: usize, out: &mut impl Write) -> io::Result<()> {
+        let (trees, lines) = match (trees, self.hidden) {
+            (0, 0) => return Ok(()),
+            (0, lines) => (String::new(), format!("{lines} more lines of the trees above")),
+            (trees, 0) => (format!("{trees} more trees"), String::new()),
+            (trees, lines) => {
+                (format!("{trees} more trees, and "), format!("{lines} more lines of those above"))
+            }
+        };
+        writeln!(
+            out,
+            "Not shown: {trees}{lines}. --lines all shows everything, --trace ID one trace"
+        )
+    }
+}
 
 /// Writes a tree, and an empty line after it.
 pub(super) fn write(
@@ -36,26 +88,54 @@ pub(super) fn write(
     trees: &Trees<'_>,
     root: SpanRef,
     facts: &Facts,
+    (look, room): (Look, &mut Room),
     out: &mut impl Write,
 ) -> io::Result<()> {
     let span = &forest.spans[root];
-    let mut tree = Tree { forest, facts, start: span.record.first(), lines: Vec::new() };
-    tree.head(span, trees.followed(root))?;
-    let mut result = Ok(());
-    // The spans around the current one, and how many of their events were shown.
-    let mut above = Vec::new();
-    trees.walk(root, |node| {
-        if result.is_ok() {
-            result = tree.span(node, &mut above).and_then(|()| {
-                // A tree can be as large as the trace.
-                out.write_all(&tree.lines)?;
-                tree.lines.clear();
-                Ok(())
-            });
+    let mut tree = Tree {
+        forest,
+        trees,
+        facts,
+        look,
+        start: span.record.first(),
+        axis: trees.ends(root),
+        lines: Vec::new(),
+        left: room.of_tree.min(room.left),
+        hidden: 0,
+    };
+    tree.head(root, trees.followed(root))?;
+    // The spans around the current one.
+    let mut above: Vec<Above<'_>> = Vec::new();
+    for node in trees.around(root) {
+        tree.line(node, above.last().map(|it| it.span))?;
+        above.push(Above::context(node.span));
+    }
+    let mut next = vec![(Item::Span(root), above.len(), false)];
+    while let Some((item, depth, is_whole)) = next.pop() {
+        match item {
+            Item::Span(at) => {
+                let is_whole = is_whole || trees.is_whole(at);
+                tree.span(trees.node(at, depth), is_whole, &mut above)?;
+                // Each span that passes the filters has its line.
+                let folds = look.folds && (is_whole || forest.choice.is_open);
+                let below = fold::items(forest, trees, trees.below(at, is_whole), folds);
+                next.extend(below.into_iter().rev().map(|item| (item, depth + 1, is_whole)));
+            }
+            Item::Group(group) => tree.group(&group, depth, &mut above)?,
         }
-    });
-    result?;
+        // A tree can be as large as the trace.
+        out.write_all(&tree.lines)?;
+        tree.lines.clear();
+    }
     tree.close(0, &mut above)?;
+    if tree.hidden > 0 {
+        let lines = if tree.hidden == 1 { "line" } else { "lines" };
+        writeln!(tree.lines, "{:>36} … and {} more {lines} of this tree", "", tree.hidden)?;
+    }
+    room.hidden += tree.hidden;
+    // The head and the empty line are lines, too.
+    let written = room.of_tree.min(room.left) - tree.left + 2;
+    room.left = room.left.saturating_sub(written);
     tree.lines.push(b'\n');
     out.write_all(&tree.lines)
 }
@@ -70,16 +150,50 @@ pub(super) fn write_cut(count: usize, shown: usize, out: &mut impl Write) -> io:
     }
 }
 
+/// Writes what stands before the trees of spans that are under way at the end of the trace.
+pub(super) fn write_open(count: usize, out: &mut impl Write) -> io::Result<()> {
+    match count {
+        1 => writeln!(out, "1 tree has a span without an end:\n"),
+        count => writeln!(out, "{count} trees have spans without an end, the oldest first:\n"),
+    }
+}
+
 /// A tree that is being written.
 struct Tree<'a> {
     forest: &'a Forest,
+    trees: &'a Trees<'a>,
     facts: &'a Facts,
+    look: Look,
     start: i64,
+    /// The first and the last time of the axis.
+    axis: (i64, i64),
     lines: Vec<u8>,
+    /// How many lines may still be written, and how many were left out.
+    left: usize,
+    hidden: u64,
+}
+
+/// A span around the current one.
+struct Above<'a> {
+    span: &'a Span,
+    /// How many of its events were shown or left out.
+    done: usize,
+    /// How many were left out because they do not pass the filters.
+    left_out: usize,
+    /// Whether all its events are shown.
+    is_whole: bool,
+}
+
+impl<'a> Above<'a> {
+    /// A span around the tree, whose events are not shown.
+    fn context(span: &'a Span) -> Self {
+        Self { span, done: span.events.len(), left_out: 0, is_whole: false }
+    }
 }
 
 impl<'a> Tree<'a> {
-    fn head(&mut self, root: &Span, followed: Option<Node<'_>>) -> io::Result<()> {
+    fn head(&mut self, at: SpanRef, followed: Option<Node<'_>>) -> io::Result<()> {
+        let root = &self.forest.spans[at];
         let out = &mut self.lines;
         let since = i128::from(self.start);
         if let Some(time) = self.facts.clock.start().and_then(|start| Time::of_unix(start + since))
@@ -95,40 +209,118 @@ impl<'a> Tree<'a> {
             if let Some(id) = span.trace {
                 write!(out, " of trace {id}")?;
             }
-        } else if let Some(parent) = &root.parent {
+        } else if let Some(parent) = root.parent.filter(|_| !self.trees.is_below(at)) {
             // A trace does not tell a parent from a span of another trace that a root follows from.
-            write!(out, ", within or after {}, which is not in the trace", id_text(parent))?;
+            write!(out, ", within or after {}, which is not in the trace", id_text(&parent))?;
             if self.forest.counts.spans_gone > 0 {
                 write!(out, " or made room for slower ones")?;
+            }
+        }
+        if let Some(Extent { nanos, longest }) = self.trees.extent(at) {
+            if Some(nanos) != root.record.duration() {
+                write!(out, ", {} in all", Short(nanos))?;
+            }
+            if let Some(Node { span, key, own: Some(own), .. }) = longest {
+                write!(out, ", {} of it in ", Short(own))?;
+                if let Some(ty) = span.ty.map(|ty| &self.forest.types[ty as usize]) {
+                    write!(out, "{}/{}", OneLine(&ty.provider), OneLine(&ty.name))?;
+                }
+                if let Some(key) = key {
+                    write_key(&key, span.record.process, out)?;
+                }
             }
         }
         writeln!(out)
     }
 
-    /// Writes the line of a span. Before it come the events of its parent that were earlier, and
-    /// the rest of the trees that are done.
-    fn span(&mut self, node: Node<'a>, above: &mut Vec<(&'a Span, usize)>) -> io::Result<()> {
-        self.close(node.depth, above)?;
-        let first = node.span.record.first();
-        if let Some((parent, shown)) = above.last_mut() {
-            *shown = self.events(parent, *shown, node.depth - 1, first)?;
+    /// Takes the room of a line. Returns whether there is some.
+    fn has_room(&mut self) -> bool {
+        let has_room = self.left > 0;
+        self.left -= usize::from(has_room);
+        self.hidden += u64::from(!has_room);
+        has_room
+    }
+
+    /// Writes what comes before a line of this depth: the rest of the trees that are done, and the
+    /// events of its parent that were earlier.
+    fn before(&mut self, first: i64, depth: usize, above: &mut Vec<Above<'a>>) -> io::Result<()> {
+        self.close(depth, above)?;
+        match above.last_mut() {
+            Some(parent) => self.events(parent, depth - 1, first),
+            None => Ok(()),
         }
-        let parent = above.last().map(|(parent, _)| *parent);
-        above.push((node.span, 0));
+    }
+
+    fn span(
+        &mut self,
+        node: Node<'a>,
+        is_whole: bool,
+        above: &mut Vec<Above<'a>>,
+    ) -> io::Result<()> {
+        self.before(node.span.record.first(), node.depth, above)?;
+        let parent = above.last().map(|parent| parent.span);
+        above.push(Above { span: node.span, done: 0, left_out: 0, is_whole });
         self.line(node, parent)
     }
 
+    fn group(&mut self, group: &Group, depth: usize, above: &mut Vec<Above<'a>>) -> io::Result<()> {
+        let (forest, last) = (self.forest, self.trees.last());
+        self.before(group.first(forest), depth, above)?;
+        if !self.has_room() {
+            return Ok(());
+        }
+        let (covered, outcome) = group.columns(forest, last);
+        let covered = covered.map_or_else(|| "-".into(), |nanos| Short(nanos).to_string());
+        let outcome = outcome.unwrap_or_else(|| "-".into());
+        write!(self.lines, "{covered:>12} {:>12}  {:<9} ", "-", OneLine(outcome).to_string())?;
+        self.axis(&group.times(forest, last))?;
+        write!(self.lines, "{}", Indent(depth))?;
+        group.write(forest, last, &mut self.lines)?;
+        writeln!(self.lines)
+    }
+
+    /// Writes when something was under way, if there is an axis: `━`, or `█` several at once.
+    fn axis(&mut self, times: &[(i64, i64)]) -> io::Result<()> {
+        /// Into how many parts the axis is divided.
+        const PARTS: usize = 24;
+
+        if !self.look.has_axis {
+            return Ok(());
+        }
+        let (first, last) = self.axis;
+        let length = i128::from(last.saturating_sub(first)).max(1);
+        let part = |at: i64| {
+            let since = i128::from(at) - i128::from(first);
+            (since * PARTS as i128 / length).clamp(0, PARTS as i128 - 1) as usize
+        };
+        let mut parts = [0_u8; PARTS];
+        for (from, to) in times {
+            // What ends where the next part begins is not in it.
+            let (from, to) = (part(*from), part((*to).saturating_sub(1).max(*from)));
+            parts[from..=to].iter_mut().for_each(|it| *it = it.saturating_add(1));
+        }
+        let sign = |count: &u8| match count {
+            0 => '·',
+            1 => '━',
+            _ => '█',
+        };
+        write!(self.lines, "{} ", parts.iter().map(sign).collect::<String>())
+    }
+
     /// Writes the remaining events of the spans from this depth on.
-    fn close(&mut self, depth: usize, above: &mut Vec<(&'a Span, usize)>) -> io::Result<()> {
+    fn close(&mut self, depth: usize, above: &mut Vec<Above<'a>>) -> io::Result<()> {
         while above.len() > depth {
-            let Some((span, shown)) = above.pop() else { break };
-            self.events(span, shown, above.len(), i64::MAX)?;
-            self.left_out(span, above.len())?;
+            let Some(mut span) = above.pop() else { break };
+            self.events(&mut span, above.len(), i64::MAX)?;
+            self.left_out(&span, above.len())?;
         }
         Ok(())
     }
 
     fn line(&mut self, node: Node<'_>, parent: Option<&Span>) -> io::Result<()> {
+        if !self.has_room() {
+            return Ok(());
+        }
         let Node { span, depth, .. } = node;
         let record = &span.record;
         let length = match (record.duration(), node.at_least) {
@@ -143,8 +335,13 @@ impl<'a> Tree<'a> {
             (None, SpanState::OnlyStopped) => "no start".into(),
             (None, _) => "-".into(),
         };
+        let mark = if node.is_match { '*' } else { ' ' };
+        write!(self.lines, "{mark}{length:>11} {own:>12}  {outcome:<9} ")?;
+        let last = self.trees.last();
+        let time = record.start.map(|start| (start, record.end.unwrap_or(last)));
+        self.axis(time.as_slice())?;
         let out = &mut self.lines;
-        write!(out, "{length:>12} {own:>12}  {outcome:<9} {}", Indent(depth))?;
+        write!(out, "{}", Indent(depth))?;
         match span.ty.map(|ty| &self.forest.types[ty as usize]) {
             Some(ty) => {
                 write!(out, "{}/{}", OneLine(&ty.provider), OneLine(&ty.name))?;
@@ -181,43 +378,60 @@ impl<'a> Tree<'a> {
             write!(out, " ->")?;
             out.extend_from_slice(&span.stop_details);
         }
+        if let Some(aside) = &span.aside {
+            let busy = aside.busy.filter(|_| record.state == SpanState::Started);
+            busy.map_or(Ok(()), |busy| write!(out, " (busy {})", Short(busy)))?;
+            if aside.gone > 0 {
+                write!(out, " ({} spans below made room)", aside.gone)?;
+            }
+        }
         writeln!(out)
     }
 
-    /// Writes the events of a span before a time, without those that were shown. Returns how many
-    /// were shown then.
-    fn events(
-        &mut self,
-        span: &Span,
-        mut shown: usize,
-        depth: usize,
-        before: i64,
-    ) -> io::Result<usize> {
-        while let Some(event) = span.events.get(shown).filter(|event| event.at < before) {
+    /// Writes the events of a span before a time, without those that were written.
+    fn events(&mut self, above: &mut Above<'a>, depth: usize, before: i64) -> io::Result<()> {
+        let span = above.span;
+        // Of what is open, the last event says how far it has come.
+        let is_open = self.forest.choice.is_open && span.record.state == SpanState::Started;
+        let is_last = |at: usize| is_open && at + 1 == span.events.len();
+        while let Some(event) = span.events.get(above.done).filter(|event| event.at < before) {
+            let at = above.done;
+            above.done += 1;
+            let is_match = span.is_match(at);
+            if !above.is_whole && !is_match && !is_last(at) {
+                above.left_out += 1;
+                continue;
+            }
+            if !self.has_room() {
+                continue;
+            }
             let out = &mut self.lines;
             let since = event.at.saturating_sub(self.start);
             let since = match since < 0 {
                 true => Short(since).to_string(),
                 false => format!("+{}", Short(since)),
             };
-            write!(out, "{since:>12} {:>23} {}· ", "", Indent(depth + 1))?;
+            let mark = if is_match { '*' } else { ' ' };
+            let width = if self.look.has_axis { 48 } else { 23 };
+            write!(out, "{mark}{since:>11} {:>width$} {}· ", "", Indent(depth + 1))?;
             out.extend_from_slice(&event.text);
             out.push(b'\n');
-            shown += 1;
         }
-        Ok(shown)
+        Ok(())
     }
 
-    fn left_out(&mut self, span: &Span, depth: usize) -> io::Result<()> {
-        match span.left_out {
-            0 => Ok(()),
-            count => writeln!(
-                self.lines,
-                "{:>36} {}· and {count} more events, for which there was no room",
-                "",
-                Indent(depth + 1)
-            ),
+    fn left_out(&mut self, above: &Above<'_>, depth: usize) -> io::Result<()> {
+        let width = if self.look.has_axis { 61 } else { 36 };
+        for (count, why) in
+            [(above.left_out as u64, ""), (above.span.left_out, ", for which there was no room")]
+        {
+            if count > 0 && self.has_room() {
+                let indent = Indent(depth + 1);
+                let events = if count == 1 { "event" } else { "events" };
+                writeln!(self.lines, "{:>width$} {indent}· and {count} more {events}{why}", "")?;
+            }
         }
+        Ok(())
     }
 }
 
@@ -259,20 +473,6 @@ pub(crate) fn details(
 fn write_labels(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     let labels = event.labels();
     labels.iter().filter(|label| !is_id(label)).try_for_each(|label| write_label(label, out))
-}
-
-/// Nanoseconds with the nearest unit and three decimals.
-struct Short(i64);
-
-impl fmt::Display for Short {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = if self.0 < 0 { "-" } else { "" };
-        let duration = Duration::from_nanos(self.0.unsigned_abs());
-        match duration.as_nanos() < 1000 {
-            true => write!(f, "{sign}{duration:?}"),
-            false => write!(f, "{sign}{duration:.3?}"),
-        }
-    }
 }
 
 /// Two blanks for each level.

@@ -11,7 +11,9 @@ mod convert_parquet;
 mod convert_perfetto;
 #[path = "../convert_support/mod.rs"]
 mod convert_support;
+mod diff;
 mod dump;
+mod errors;
 #[path = "../escapes/mod.rs"]
 mod escapes;
 mod heph;
@@ -34,5 +36,6 @@ mod runtime_events;
 mod spans;
 mod spans_random;
 mod tree;
+mod tree_choice;
 mod usage;
 mod view;

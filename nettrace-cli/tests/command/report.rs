@@ -28,7 +28,7 @@ fn report(trace: &[u8], args: &[&str]) -> (Value, Option<i32>) {
 }
 
 /// The data of a page.
-fn data(page: &str) -> Value {
+pub(crate) fn data(page: &str) -> Value {
     let begin = "<script type=\"application/json\" id=\"data\">";
     let (_, rest) = page.split_once(begin).expect("the page has data");
     let (data, _) = rest.split_once("</script>").expect("the data ends");

@@ -63,7 +63,8 @@ const TEXT: &str = "\
    +80.000µs                           · Shop/checkoutSuspend
 
 2026-03-04T05:06:07.089300000Z   0.000300000 s, trace cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd, \
-within or after 000000000000000a, which is not in the trace
+within or after 000000000000000a, which is not in the trace, 40.000µs in all, 30.000µs of it in \
+Shop/pay [000000000000000c]
     20.000µs     10.000µs  ok        Shop/checkout [000000000000000b] cart=7
     30.000µs     30.000µs  -           Shop/pay [000000000000000c] cents=7
 
@@ -378,7 +379,7 @@ fn spans_within_each_other_and_deep_ones() {
     let found = trees(&[], &deep);
     let last = found[0]["spans"].as_array().unwrap().last().unwrap();
     assert_eq!((found.len(), &last["depth"]), (1, &json!(19_999)));
-    let output = nettrace(&["tree", "-"], &deep);
+    let output = nettrace(&["tree", "-", "--lines", "all"], &deep);
     let text = stdout(&output);
     assert!(text.contains("(level 19999) Shop/checkout"));
     assert!(text.lines().all(|line| line.len() < 400));

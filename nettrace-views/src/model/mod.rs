@@ -46,6 +46,8 @@ pub(crate) use self::frames::{Lesson, Place};
 pub(crate) use self::instruments::interval;
 #[cfg(any(feature = "report", feature = "viewers"))]
 pub(crate) use self::instruments::{Instrument, InstrumentEvent, Measured, Reported, reported};
+#[cfg(feature = "report")]
+pub(crate) use self::types::is_failure;
 pub(crate) use self::types::{Observed, is_given_up};
 pub use nettrace_event::role::{Role, span_name};
 

@@ -78,6 +78,12 @@ pub(crate) fn is_given_up(outcome: &str) -> bool {
     Outcome::parse(outcome.chars()).is_some_and(Outcome::has_no_result)
 }
 
+/// Whether an outcome says that a span failed.
+#[cfg(feature = "report")]
+pub(crate) fn is_failure(outcome: &str) -> bool {
+    Outcome::parse(outcome.chars()).is_some_and(Outcome::is_failure)
+}
+
 /// Which fields of a type describe the end of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndFields {

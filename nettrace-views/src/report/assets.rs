@@ -30,7 +30,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../../assets/page.js"),
-        sha256: "/wIAF8Vu7StE4Lwp44+rObpWdzf6VsjYvlJ/wkwaJz0=",
+        sha256: "rJ0lRJbze3eoBBl/8CTjuNvOf1zijut+oI6YW2ZLTAw=",
     },
 ];
 

@@ -12,12 +12,14 @@ use crate::{
     model::{Clock, Key, Processes, Time, clip},
     report::{
         Options,
+        errors::{Errors, Group},
         flame::Flame,
         gather::{Gathered, TypeCount},
         instruments,
         spans::Named,
         trees::Tree,
     },
+    text::level as level_name,
 };
 
 /// How many rows a table has at most.
@@ -61,11 +63,17 @@ pub(crate) struct Data {
     pub(crate) notes: Vec<String>,
     rate: Option<Rate>,
     types: Vec<Type>,
+    /// Provider, name and events of all types.
+    #[serde(skip)]
+    pub(crate) all_types: Vec<(String, String, u64)>,
     other_types: Others,
     threads: Vec<Thread>,
     other_threads: Others,
     pub(crate) latencies: Vec<Latency>,
     pub(crate) other_latencies: usize,
+    /// Errors, warnings and spans that failed: the most severe first, then the most frequent.
+    pub(crate) errors: Vec<Wrong>,
+    pub(crate) other_errors: u64,
     pub(crate) slowest: Vec<Slow>,
     /// The first trees whose root has no start or no end, and how many there are.
     cut: Vec<Slow>,
@@ -150,6 +158,33 @@ pub(crate) struct Latency {
     pub(crate) bars: Vec<(u64, u64, u64)>,
 }
 
+/// Errors, warnings or spans that failed, of one kind and at one place.
+#[derive(Debug, Serialize)]
+pub(crate) struct Wrong {
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    /// The level, or the outcome of a span.
+    pub(crate) what: String,
+    /// Its number; `None` for spans that failed.
+    #[serde(skip)]
+    pub(crate) level: Option<u8>,
+    /// What all their messages have in common.
+    pub(crate) shape: String,
+    /// The message of the first.
+    pub(crate) example: String,
+    /// The name of the span that they are in.
+    pub(crate) place: Option<String>,
+    pub(crate) count: u64,
+    pub(crate) first_ns: i64,
+    pub(crate) last_ns: i64,
+    /// The time of day of the first.
+    pub(crate) time: Option<String>,
+    pub(crate) trace: Option<String>,
+    pub(crate) span: Option<String>,
+    /// How many there are in each interval.
+    pub(crate) counts: Vec<u64>,
+}
+
 #[derive(Debug, Serialize)]
 pub(crate) struct Slow {
     pub(crate) trace: Option<String>,
@@ -158,6 +193,12 @@ pub(crate) struct Slow {
     /// The name of the outermost span with a dimension, such as the route, if the root has none.
     pub(crate) about: Option<String>,
     pub(crate) remote_parent: Option<String>,
+    /// The names of the spans without an end that it is below.
+    pub(crate) within: Option<String>,
+    /// From the first start to the last stop; `None` if the root is cut.
+    pub(crate) extent_ns: Option<i64>,
+    /// The span that makes it long, unless that is the root: its name, and its own time.
+    pub(crate) longest: Option<(String, i64)>,
     pub(crate) spans: Vec<Span>,
     pub(crate) left_out: u64,
 }
@@ -248,11 +289,19 @@ impl Data {
             notes,
             rate,
             types,
+            all_types: gathered
+                .types
+                .iter()
+                .filter(|ty| ty.events > 0)
+                .map(|ty| (name(&ty.provider), name(&ty.name), ty.events))
+                .collect(),
             other_types,
             threads,
             other_threads,
             latencies: Vec::new(),
             other_latencies: 0,
+            errors: wrong(&gathered.errors, named, clock),
+            other_errors: gathered.errors.beyond,
             slowest: slowest.iter_mut().map(show).collect(),
             cut: cut.iter_mut().map(show).collect(),
             cut_trees: gathered.spans.cut_trees,
@@ -379,7 +428,40 @@ fn latencies(named: &mut [Named]) -> (Vec<Latency>, usize) {
     (shown.collect(), left_out)
 }
 
+/// Errors, warnings and spans that failed.
+fn wrong(errors: &Errors, named: &[Named], clock: &Clock) -> Vec<Wrong> {
+    let mut groups: Vec<_> = errors.groups.iter().collect();
+    // A span that failed is as bad as an error.
+    let level = |group: &Group| group.level.unwrap_or(2);
+    groups.sort_by_key(|group| (level(group), Reverse(group.count), group.ticks.0));
+    let shown = groups.into_iter().map(|group| {
+        let (first, last) = group.ticks;
+        Wrong {
+            provider: name(&group.provider),
+            name: name(&group.name),
+            what: group.level.map_or("failed".into(), |it| level_name(it).into_owned()),
+            level: group.level,
+            shape: group.shape.to_string(),
+            example: group.example.to_string(),
+            place: group.place.map(|number| name(&named[number as usize].name)),
+            count: group.count,
+            first_ns: clock.since_start(first),
+            last_ns: clock.since_start(last),
+            time: clock.at(first).time.map(|time| time.to_string()),
+            trace: group.trace.map(|id| id.to_string()),
+            span: group.span.map(|key| id_text(&key, 0)),
+            counts: errors.timeline.row(group.row),
+        }
+    });
+    shown.collect()
+}
+
 fn slow(tree: &mut Tree, named: &[Named], processes: &Processes, clock: &Clock, last: i64) -> Slow {
+    let text = |number: u32| name(&named[number as usize].name);
+    let root = tree.spans.first().map(|root| root.number);
+    let longest = tree.longest().filter(|span| Some(span.number) != root);
+    let longest = longest.and_then(|span| Some((text(span.name), span.own?)));
+    let within = tree.within.iter().map(|number| text(*number)).collect::<Vec<_>>();
     tree.forget(MOST_SPANS, last);
     let at = tree.spans.first().map(|root| root.record.first());
     let time = at.filter(|_| clock.is_known()).zip(clock.start());
@@ -422,6 +504,9 @@ fn slow(tree: &mut Tree, named: &[Named], processes: &Processes, clock: &Clock, 
         time: time.map(|time| time.to_string()),
         about,
         remote_parent: tree.remote_parent.map(|key| id_text(&key, 0)),
+        within: (!within.is_empty()).then(|| within.join(" › ")),
+        extent_ns: tree.extent(),
+        longest: longest.filter(|_| tree.extent().is_some()),
         left_out: tree.forgotten,
     }
 }

@@ -8,11 +8,12 @@ use nettrace_reader::{Error, Event, LastLabels, SortedReader, Source};
 use crate::{
     model::{
         Clock, EndFields, FrameNames, Ids, InstrumentEvent, PerType, Role, SpanCounts, SpanEdge,
-        clip, dimension, dimension_value, event_name, is_given_up, place, process_id, role_of,
-        span_name, span_of_record,
+        clip, dimension, dimension_value, event_name, is_failure, is_given_up, place, process_id,
+        role_of, span_name, span_of_record,
     },
     report::{
         Describe, Options,
+        errors::{self, Errors},
         instruments::Instruments,
         samples::Samples,
         spans::{Edge, Spans, Text},
@@ -106,6 +107,7 @@ pub(crate) struct Gathered {
     pub(crate) counts: SpanCounts,
     pub(crate) samples: Samples,
     pub(crate) instruments: Instruments,
+    pub(crate) errors: Errors,
     pub(crate) first: Option<u64>,
     pub(crate) last: u64,
     pub(crate) events: u64,
@@ -147,6 +149,7 @@ impl Gathered {
             counts: SpanCounts::default(),
             samples: Samples::new(),
             instruments: Instruments::default(),
+            errors: Errors::default(),
             first: None,
             last: 0,
             events: 0,
@@ -176,7 +179,12 @@ impl Gathered {
             self.ids = Ids::of(self.labels.labels());
         }
         let ids = self.ids;
-        let Some(span) = ids.span else { return self.spans.outside(at) };
+        let Some(span) = ids.span else {
+            if errors::is_wrong(event) {
+                self.errors.event(known.ty, event, errors::At::default());
+            }
+            return self.spans.outside(at);
+        };
         let role = match ids.overrides.opcode {
             None => known.role,
             opcode => role_of(event.metadata(), opcode, self.version),
@@ -213,8 +221,20 @@ impl Gathered {
             value = value.filter(|value| !has_no_result || value != "0");
             let of = SpanEdge::of(event, (span, ids), at, (duration, outcome.as_deref()));
             let edge = Edge { of, name, value: value.as_deref() };
-            self.spans.edge(role, &edge)
+            let target = self.spans.edge(role, &edge);
+            let failure = outcome.as_deref().filter(|outcome| is_failure(outcome));
+            if let Some(outcome) = failure.filter(|_| role != Role::Start) {
+                let place = self.spans.place_of(span);
+                let at = errors::At { span: Some(span), trace: ids.trace, place };
+                self.errors.span(known.ty, event, outcome, at);
+            }
+            target
         };
+        if !role.is_edge() && errors::is_wrong(event) {
+            let place = self.spans.place_of(span);
+            let at = errors::At { span: Some(span), trace: ids.trace, place };
+            self.errors.event(known.ty, event, at);
+        }
         let Some(target) = target.filter(|target| self.spans.wants(*target, at)) else { return };
         let text = match target.text {
             Text::Inside => describe.event(event),

@@ -39,14 +39,17 @@
 //! | mean of a counter or gauge | of the growth in all intervals that were reported; of the values that were reported |
 //! | own time | the part of a span in which no child was under way |
 //! | flame graph of spans | own times, by the path of names from the root |
-//! | slowest trees | as `nettrace tree --slow` sorts them: by the duration of the root. Trees whose root has no start or no end are in a list of their own |
+//! | errors and warnings | events of level warning or a more severe one, and spans whose outcome is `err` or `panicked`, by type, message and place. The message is the template of the type, or the text with `#` for its numbers; the place is the outermost span around that has a dimension, or else the root. At most 500 groups |
+//! | slowest trees | as `nettrace tree --slow` sorts them: from the first start to the last stop, work after the root's end included. What has ended below a root without an end is a tree of its own; of such a root, the 1,000 longest spans below are kept. Trees whose root has no start or no end are in a list of their own |
 //!
 //! A child can begin after its parent has ended, and a span of one event comes after its children.
 //! Both are found while their trees are kept: for 16,384 other trees after the last span has ended.
 
 mod assets;
 mod data;
+mod diff;
 mod durations;
+mod errors;
 mod flame;
 mod gather;
 mod instruments;
@@ -61,7 +64,10 @@ use std::io::{self, Write};
 
 use nettrace_reader::{Event, SortedReader, Source};
 
-use crate::report::data::Data;
+use crate::{
+    model::to_json,
+    report::{data::Data, diff::Diff},
+};
 
 /// The choices of a caller.
 ///
@@ -193,6 +199,46 @@ impl Report {
     /// Those of `out`.
     pub fn write_text(&self, out: impl Write) -> io::Result<()> {
         terminal::write(&self.data, out)
+    }
+
+    /// Writes errors, warnings and spans that failed as text of lines: the first `most` groups
+    /// whose level is `level` or a more severe one. Spans that failed count as errors.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_errors(&self, level: u8, most: usize, out: impl Write) -> io::Result<()> {
+        terminal::write_errors(&self.data, level, most, out)
+    }
+
+    /// The same as JSON: an object on a line for each group.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_errors_json(&self, level: u8, most: usize, mut out: impl Write) -> io::Result<()> {
+        for wrong in terminal::errors_of(&self.data, level).take(most) {
+            to_json(&mut out, wrong)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    /// Writes what differs from a report before, such as one of a service before it was deployed:
+    /// how long spans take and took, by name, and which errors and event types are new or gone. Of
+    /// each report the 200 names with the most time are compared.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_diff(&self, before: &Self, out: impl Write) -> io::Result<()> {
+        Diff::of(&before.data, &self.data).write([&before.data, &self.data], out)
+    }
+
+    /// The same as one line of JSON.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_diff_json(&self, before: &Self, mut out: impl Write) -> io::Result<()> {
+        to_json(&mut out, &Diff::of(&before.data, &self.data))?;
+        out.write_all(b"\n")
     }
 
     /// Writes the page, in UTF-8.

@@ -272,6 +272,25 @@ impl Spans {
         self.target(self.find(span)?, Text::Inside)
     }
 
+    /// The number of the name of the span that tells where another one is: the outermost around it
+    /// that has a dimension, such as a route, or else the root.
+    pub(crate) fn place_of(&self, span: Key) -> Option<u32> {
+        /// How many spans are looked at.
+        const MOST_ABOVE: usize = 100;
+
+        let mut next = self.known.find(span);
+        let (mut valued, mut last) = (None, None);
+        for _ in 0..MOST_ABOVE {
+            let Some(slot) = next.and_then(|place| self.known.get(place)) else { break };
+            last = Some(slot.name);
+            if !self.named[slot.name as usize].value.is_empty() {
+                valued = last;
+            }
+            next = slot.parent;
+        }
+        valued.or(last)
+    }
+
     /// Gives a span that is under way the value of its dimension, which became known after it
     /// began. It is that of an event that has the span's provider and name.
     pub(crate) fn told_later(&mut self, span: Key, of: [&str; 2], value: &str) {
@@ -381,6 +400,7 @@ impl Spans {
         let (mut node, mut detail) = (0, 0);
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.open += u64::from(is_open);
+            tree.lasts(record.start, record.end);
             node = tree.flame.child(above.map_or(0, |(node, _)| node), name.into());
             let before = tree.bytes;
             detail = match above {
@@ -478,6 +498,7 @@ impl Spans {
         self.child_ends(parent, at);
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.flame.add(node, own.max(0) as u64, 1);
+            tree.lasts(None, Some(at));
             if let Some(span) = tree.span(detail) {
                 span.record.stop(&edge.of);
                 span.name = name;

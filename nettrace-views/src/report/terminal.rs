@@ -8,13 +8,13 @@ use std::{
 use crate::{
     model::OneLine,
     report::{
-        data::{Data, Latency, Slow},
+        data::{Data, Latency, Slow, Wrong},
         instruments::{Shown, ShownSeries},
     },
 };
 
 /// How many spans by name, and how many instruments, are shown.
-const MOST_ROWS: usize = 30;
+pub(crate) const MOST_ROWS: usize = 30;
 
 /// The greatest width of a first column. A longer name does not move the columns of other lines.
 const MOST_WIDTH: usize = 64;
@@ -32,6 +32,7 @@ pub(crate) fn write(data: &Data, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{}", OneLine(note))?;
     }
     write_latencies(data, out)?;
+    write_errors(data, u8::MAX, MOST_ROWS, &mut *out)?;
     write_slowest(data, out)?;
     if let Some(instruments) = &data.instruments {
         write_instruments(instruments, out)?;
@@ -41,21 +42,21 @@ pub(crate) fn write(data: &Data, mut out: impl Write) -> io::Result<()> {
 
 /// A table: the first column is aligned to the left, the others to the right, and the last one, of
 /// words, follows.
-struct Table {
+pub(crate) struct Table {
     rows: Vec<(String, Vec<String>, String)>,
 }
 
 impl Table {
-    fn new(head: &str, columns: &[&str], last: &str) -> Self {
+    pub(crate) fn new(head: &str, columns: &[&str], last: &str) -> Self {
         let columns = columns.iter().map(|&column| column.to_owned()).collect();
         Self { rows: vec![(head.to_owned(), columns, last.to_owned())] }
     }
 
-    fn row(&mut self, head: String, cells: Vec<String>, last: String) {
+    pub(crate) fn row(&mut self, head: String, cells: Vec<String>, last: String) {
         self.rows.push((head, cells, last));
     }
 
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let length = |text: &str| text.chars().count();
         let first = self.rows.iter().map(|(head, ..)| length(head)).max().unwrap_or(0);
         let first = first.min(MOST_WIDTH);
@@ -78,13 +79,18 @@ impl Table {
     }
 
     /// Says how many rows there are beside these.
-    fn write_more(&self, more: usize, what: &str, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write_more(
+        &self,
+        more: usize,
+        what: &str,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         if more > 0 { writeln!(out, "and {more} more {what}") } else { Ok(()) }
     }
 }
 
 /// A length of time, or ticks if the trace does not state how long one is.
-fn time(data: &Data, nanos: f64) -> String {
+pub(crate) fn time(data: &Data, nanos: f64) -> String {
     match data.has_clock {
         true => format!("{:.3?}", Duration::from_nanos(nanos.max(0.0) as u64)),
         false => format!("{nanos:.0} ticks"),
@@ -128,25 +134,89 @@ fn is_ok(outcome: &str) -> bool {
     matches!(outcome, "ok" | "" | "Ok" | "success")
 }
 
+/// Errors of this level or a more severe one. Spans that failed are errors.
+pub(crate) fn errors_of(data: &Data, level: u8) -> impl Iterator<Item = &Wrong> {
+    /// The level of an error.
+    const ERROR: u8 = 2;
+
+    data.errors.iter().filter(move |wrong| wrong.level.unwrap_or(ERROR) <= level)
+}
+
+/// Writes the first groups of errors.
+pub(crate) fn write_errors(
+    data: &Data,
+    level: u8,
+    most: usize,
+    mut out: impl Write,
+) -> io::Result<()> {
+    let count = errors_of(data, level).count();
+    if count == 0 {
+        return Ok(());
+    }
+    let columns = ["", "count", "first", "last", "over time"];
+    let mut table = Table::new("Error or warning", &columns, "where, first trace");
+    for wrong in errors_of(data, level).take(most) {
+        let mut head = format!("{}/{}", OneLine(&wrong.provider), OneLine(&wrong.name));
+        if !wrong.shape.is_empty() {
+            head = format!("{head}: {}", OneLine(&wrong.shape));
+        }
+        let [first, last] = [wrong.first_ns, wrong.last_ns].map(|at| time(data, at as f64));
+        let cells = [wrong.what.clone(), wrong.count.to_string(), first, last, over_time(wrong)];
+        let place = wrong.place.as_deref().map(|place| format!("{} ", OneLine(place)));
+        let id = wrong.trace.as_ref().or(wrong.span.as_ref());
+        let last = place.unwrap_or_default() + id.map_or("", |id| id);
+        table.row(head, cells.into(), last);
+    }
+    table.write(&mut out)?;
+    table.write_more(count.saturating_sub(most), "groups of errors and warnings", &mut out)?;
+    match data.other_errors {
+        0 => Ok(()),
+        more => writeln!(out, "and {more} more errors and warnings of other kinds"),
+    }
+}
+
+/// How many of the errors there were in each sixteenth of the time.
+fn over_time(wrong: &Wrong) -> String {
+    const PARTS: usize = 16;
+    const SIGNS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+    let counts = &wrong.counts;
+    let mut parts = [0_u64; PARTS];
+    for (at, count) in counts.iter().enumerate() {
+        parts[at * PARTS / counts.len().max(1)] += count;
+    }
+    let most = parts.iter().copied().max().unwrap_or(0).max(1);
+    let sign = |count: &u64| SIGNS[(count * 8).div_ceil(most) as usize];
+    parts.iter().map(sign).collect()
+}
+
 fn write_slowest(data: &Data, out: &mut impl Write) -> io::Result<()> {
     if data.slowest.is_empty() {
         return Ok(());
     }
     let mut table = Table::new("Slowest", &["took", "spans", "began"], "outcome, trace");
-    for Slow { spans, time: began, about, trace, left_out, .. } in &data.slowest {
+    for Slow { spans, time: began, about, trace, left_out, extent_ns, longest, within, .. } in
+        &data.slowest
+    {
         let Some(root) = spans.first() else { continue };
-        let took = root.duration_ns.or(root.at_least_ns);
+        let took = extent_ns.or(root.at_least_ns);
         let took = took.map_or_else(String::new, |nanos| time(data, nanos as f64));
         let count = (spans.len() as u64 + left_out).to_string();
         let began = began.clone().unwrap_or_default();
         let outcome = root.outcome.as_deref().unwrap_or_default();
-        let last = format!("{} {}", OneLine(outcome), trace.as_ref().unwrap_or(&root.id));
+        let mut last = format!("{} {}", OneLine(outcome), trace.as_ref().unwrap_or(&root.id));
+        if let Some((name, own)) = longest {
+            last = format!("{last}, {} of it in {}", time(data, *own as f64), OneLine(name));
+        }
         let mut name = format!("{}/{}", OneLine(&root.provider), OneLine(&root.name));
         if let Some(about) = about {
             name = format!("{name} › {}", OneLine(about));
         }
         if let Some(process) = &root.process {
             name = format!("{name} (process {})", OneLine(process));
+        }
+        if let Some(within) = within {
+            name = format!("{name} (within {})", OneLine(within));
         }
         table.row(name, vec![took, count, began], last.trim().to_owned());
     }

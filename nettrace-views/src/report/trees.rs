@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use nettrace_event::trace_context::TraceId;
 
 use crate::{
-    model::{Key, SpanRecord},
+    model::{Key, SpanRecord, SpanState},
     report::flame::{Flame, Place},
 };
 
@@ -51,6 +51,10 @@ pub(crate) struct Tree {
     pub(crate) trace: Option<TraceId>,
     /// The parent that the root names, which was not found.
     pub(crate) remote_parent: Option<Key>,
+    /// The names of the spans without an end that it is below, the outermost first.
+    pub(crate) within: Vec<u32>,
+    /// The first start and the last stop.
+    ends: (i64, i64),
     /// The root is the first. In the order of their numbers.
     pub(crate) spans: Vec<Span>,
     next: u32,
@@ -68,6 +72,8 @@ impl Tree {
         Self {
             trace,
             remote_parent,
+            within: Vec::new(),
+            ends: (i64::MAX, i64::MIN),
             spans: Vec::new(),
             next: 0,
             forgotten: 0,
@@ -80,6 +86,70 @@ impl Tree {
     /// How long the root took. `None` if its start or its end is not in the trace.
     pub(crate) fn duration(&self) -> Option<i64> {
         self.spans.first()?.record.duration()
+    }
+
+    /// A span of the tree starts, or stops.
+    pub(crate) fn lasts(&mut self, start: Option<i64>, end: Option<i64>) {
+        let (first, last) = &mut self.ends;
+        *first = (*first).min(start.unwrap_or(i64::MAX));
+        *last = (*last).max(end.unwrap_or(i64::MIN));
+    }
+
+    /// How long it took from the first start to the last stop: longer than its root if work went
+    /// on after that. `None` if the root's start or end is not in the trace.
+    pub(crate) fn extent(&self) -> Option<i64> {
+        let (first, last) = self.ends;
+        self.duration().map(|nanos| nanos.max(last.saturating_sub(first)))
+    }
+
+    /// The span that makes the tree long: that with the most time of its own, as far as it is kept.
+    pub(crate) fn longest(&self) -> Option<&Span> {
+        let own = |span: &Span| span.own.unwrap_or(0);
+        let first = |span: &Span| Reverse(span.record.first());
+        self.spans.iter().max_by_key(|span| (own(span), first(span)))
+    }
+
+    /// Takes a tree apart whose root has no end: such a span can last as long as the program, and
+    /// so can those below it that have no end either. What has ended below them becomes trees of
+    /// their own. The first tree has the rest.
+    pub(crate) fn split(mut self) -> Vec<Self> {
+        let is_open = |span: &Span| span.record.state == SpanState::Started;
+        if !self.spans.first().is_some_and(is_open) {
+            return vec![self];
+        }
+        let parents: Vec<_> = (0..self.spans.len())
+            .map(|at| if at == 0 { None } else { Some(self.parent_of(at).unwrap_or(0)) })
+            .collect();
+        // The tree that each span is part of. A parent comes before its children.
+        let mut trees = vec![Self::new(self.trace, None)];
+        let mut parts: Vec<usize> = Vec::with_capacity(self.spans.len());
+        let mut names: Vec<u32> = Vec::with_capacity(self.spans.len());
+        for (at, span) in std::mem::take(&mut self.spans).into_iter().enumerate() {
+            let above = parents[at].filter(|parent| *parent < at);
+            let part = match above.map(|parent| parts[parent]) {
+                Some(0) if !is_open(&span) => trees.len(),
+                part => part.unwrap_or(0),
+            };
+            names.push(span.name);
+            parts.push(part);
+            let parent = span.parent.filter(|_| part < trees.len());
+            if part == trees.len() {
+                let mut within = Vec::new();
+                let mut next = above;
+                while let Some(parent) = next.filter(|_| within.len() < MOST_AROUND) {
+                    within.insert(0, names[parent]);
+                    next = parents[parent].filter(|above| *above < parent);
+                }
+                trees.push(Self { within, ..Self::new(self.trace, None) });
+            }
+            let tree = &mut trees[part];
+            tree.lasts(span.record.start, span.record.end);
+            tree.bytes += span.bytes();
+            tree.spans.push(Span { parent, ..span });
+        }
+        trees[0].remote_parent = self.remote_parent;
+        trees[0].forgotten = self.forgotten;
+        trees
     }
 
     /// Adds a span, and returns its number.
@@ -132,6 +202,7 @@ impl Tree {
         self.next += other.next;
         self.forgotten += other.forgotten;
         self.bytes += other.bytes;
+        self.lasts(Some(other.ends.0), Some(other.ends.1));
         for span in other.spans {
             let parent = span.parent.map_or(parent, |parent| first + parent);
             self.spans.push(Span { number: first + span.number, parent: Some(parent), ..span });
@@ -236,8 +307,7 @@ impl Span {
 mod tests {
     use nettrace_event::trace_context::SpanId;
 
-    use super::{Key, MOST_AROUND, MOST_SPANS, Span, SpanRecord, Tree};
-    use crate::model::SpanState;
+    use super::{Key, MOST_AROUND, MOST_SPANS, Span, SpanRecord, SpanState, Tree};
 
     /// Each span begins when the one around it has ended, as in a task that starts itself again.
     #[test]

@@ -92,20 +92,34 @@ fn random_programs() {
             }
         }
         assert_eq!(found, models.len(), "seed {seed}");
-        let lengths: Vec<_> = trees
-            .iter()
-            .map(|tree| &tree["spans"][0])
-            .map(|root| root["duration_ns"].as_u64())
-            .collect();
+        let lengths: Vec<_> = trees.iter().map(|tree| tree["extent_ns"].as_u64()).collect();
+        for (tree, length) in trees.iter().zip(&lengths) {
+            let spans = tree["spans"].as_array().unwrap();
+            let start = |span: &Value| span["since_start_ns"].as_u64();
+            let first = spans.iter().filter_map(start).min();
+            let end = |span: &Value| Some(start(span)? + span["duration_ns"].as_u64()?);
+            let extent = spans.iter().filter_map(end).max().zip(first).map(|(end, it)| end - it);
+            let is_whole = spans[0]["duration_ns"].is_u64();
+            assert_eq!(*length, extent.filter(|_| is_whole), "seed {seed}: {tree}");
+        }
         // Those that are cut are the last ones.
         assert!(lengths.is_sorted_by(|one, other| one >= other), "seed {seed}: {lengths:?}");
     }
 }
 
+/// Whether neither a span nor those around it end.
+fn is_frame(id: u64, models: &BTreeMap<u64, Model>) -> bool {
+    let Some(model) = models.get(&id) else { return false };
+    let is_root = !models.contains_key(&model.parent);
+    model.end.is_none() && (is_root || is_frame(model.parent, models))
+}
+
 fn check(id: u64, model: &Model, span: &Value, models: &BTreeMap<u64, Model>, last: u64) {
     let mut depth = 0;
     let mut parent = model.parent;
-    while let Some(above) = models.get(&parent) {
+    // What has ended below a root that never does is a tree of its own.
+    let is_below = |parent: u64| is_frame(id, models) || !is_frame(parent, models);
+    while let Some(above) = models.get(&parent).filter(|_| is_below(parent)) {
         (depth, parent) = (depth + 1, above.parent);
     }
     assert_eq!(span["depth"], json!(depth), "{span}");

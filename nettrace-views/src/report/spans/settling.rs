@@ -46,8 +46,10 @@ impl Spans {
         }
     }
 
-    /// Counts the paths of a tree, and keeps the tree if it is one of the slowest. If its root is
-    /// cut, so that nobody knows how long it took, it is kept if it is one of the first of those.
+    /// Counts the paths of a tree, and keeps the tree if it is one of the slowest: from its first
+    /// start to its last stop. If its root is cut, so that it is not known how long it took, it is
+    /// kept if it is one of the first of those. What has ended below a root without an end is a
+    /// tree of its own.
     pub(super) fn settle(&mut self, id: u64) {
         // It may be part of another by now, or have gone on.
         if self.trees.get(&id).is_none_or(|tree| tree.open > 0) {
@@ -68,9 +70,14 @@ impl Spans {
         }
         self.bytes = self.bytes.saturating_sub(tree.bytes);
         self.flame.merge(0, &tree.flame, |name| name);
+        tree.split().into_iter().for_each(|tree| self.rank(tree));
+    }
+
+    /// Keeps a tree if it is one of the slowest, or one of the first that are cut.
+    fn rank(&mut self, tree: Tree) {
         let order = |tree: &Tree| {
             let root = tree.spans.first().map(|root| root.record.first());
-            (Reverse(tree.duration()), root)
+            (Reverse(tree.extent()), root)
         };
         let is_cut = tree.duration().is_none();
         self.cut_trees += u64::from(is_cut);
