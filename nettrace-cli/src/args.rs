@@ -110,7 +110,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         options: ErrorsOptions,
     },
-    /// Show what differs between two traces: which spans got slower, which events and errors are new
+    /// Show what differs between two traces: which spans got slower, which events are new
     ///
     /// Each may be a folder. The columns, first of what was before: how many spans of the name,
     /// p50, p99, and their share of the time of all spans, each without its children; then by how

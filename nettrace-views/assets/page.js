@@ -370,6 +370,8 @@
       cell(latency.count), cell(latency.p50_ns, time), cell(latency.p90_ns, time),
       cell(latency.p99_ns, time), cell(latency.max_ns, time), cell(latency.total_ns, time),
       cell(latency.own_ns, time),
+      latency.busy_ns !== null ? cell(latency.busy_ns, time) : "",
+      latency.polls !== null ? cell(latency.polls) : "",
       latency.outcomes.filter(([outcome]) => bad(outcome)).map(([outcome, n]) =>
         el("span", { class: "outcome bad" }, count(n) + " " + visible(outcome) + " ")).concat(
         latency.open > 0 ? [el("span", { class: "outcome" }, count(latency.open) + " no end")] : []),
@@ -381,7 +383,8 @@
       el("div", { class: "pair" }, el("label", { for: "which" }, "Histogram of"), select), node,
       numbers,
       table("Durations by name", [["Span", "row"], ["Spans", "n"], ["p50", "n"], ["p90", "n"],
-        ["p99", "n"], ["Longest", "n"], ["Total", "n"], ["Own", "n"], ["Not ok", "nowrap"]], rows,
+        ["p99", "n"], ["Longest", "n"], ["Total", "n"], ["Own", "n"], ["Busy", "n"],
+        ["Polls", "n"], ["Not ok", "nowrap"]], rows,
       data.other_latencies > 0
         ? "And " + plural(data.other_latencies, "more name") + " with less time." : null));
   }

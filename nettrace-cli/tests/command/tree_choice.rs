@@ -226,8 +226,8 @@ fn equal_siblings_are_one_line() {
     let trace = many_queries();
     let shown = text(&[], &trace);
     let lines: Vec<_> = shown.lines().collect();
-    let folded = "     4.654ms            -  ok          59 × Shop/checkout, 79.491µs each, longest \
-        109.000µs [000000000000009f], up to 2 at once";
+    let folded = "     4.654ms            -  ok          59 × Shop/checkout, 79.491µs each, \
+        longest 109.000µs [000000000000009f], up to 2 at once";
     assert_eq!(lines[2], folded, "{shown}");
     assert!(lines[3].contains("err         Shop/checkout"), "{shown}");
     assert!(

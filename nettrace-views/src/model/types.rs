@@ -93,6 +93,8 @@ pub struct EndFields {
     pub outcome: Option<usize>,
     /// How often it was polled.
     pub polls: Option<usize>,
+    /// How long it was on a processor, in nanoseconds.
+    pub busy: Option<usize>,
 }
 
 impl EndFields {
@@ -104,7 +106,28 @@ impl EndFields {
             duration: position("duration"),
             outcome: position("outcome"),
             polls: position("polls"),
+            busy: position("busy"),
         }
+    }
+
+    /// The nanoseconds on a processor, and the polls, that an event states.
+    #[must_use]
+    pub fn work(&self, event: &Event<'_>) -> (Option<u64>, Option<u64>) {
+        let mut work = (None, None);
+        let Some(last) = self.busy.max(self.polls) else { return work };
+        for (index, field) in event.fields().enumerate().take(last + 1) {
+            let number = match field {
+                Ok((_, Value::U64(number))) => number,
+                Ok((_, Value::U32(number))) => number.into(),
+                _ => continue,
+            };
+            match Some(index) {
+                at if at == self.busy => work.0 = Some(number),
+                at if at == self.polls => work.1 = Some(number),
+                _ => {}
+            }
+        }
+        work
     }
 
     /// The duration and the outcome that an event states.

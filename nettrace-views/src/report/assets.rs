@@ -30,7 +30,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../../assets/page.js"),
-        sha256: "rJ0lRJbze3eoBBl/8CTjuNvOf1zijut+oI6YW2ZLTAw=",
+        sha256: "aSVQO6jeypdvZ9za5BsdyFilYgCfuXhZ0ZwIrQbWk+E=",
     },
 ];
 

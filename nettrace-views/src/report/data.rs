@@ -150,6 +150,9 @@ pub(crate) struct Latency {
     pub(crate) outcomes: Vec<(String, u64)>,
     pub(crate) total_ns: f64,
     pub(crate) own_ns: f64,
+    /// Nanoseconds on processors, and polls, as far as the spans state them.
+    pub(crate) busy_ns: Option<f64>,
+    pub(crate) polls: Option<u64>,
     pub(crate) p50_ns: u64,
     pub(crate) p90_ns: u64,
     pub(crate) p99_ns: u64,
@@ -417,6 +420,8 @@ fn latencies(named: &mut [Named]) -> (Vec<Latency>, usize) {
             outcomes: named.outcomes.iter().map(|(text, count)| (name(text), *count)).collect(),
             total_ns: named.durations.sum as f64,
             own_ns: named.own as f64,
+            busy_ns: named.busy.map(|nanos| nanos as f64),
+            polls: named.polls,
             p50_ns,
             p90_ns,
             p99_ns,

@@ -220,7 +220,11 @@ impl Gathered {
             let has_no_result = role == Role::Stop && outcome.as_deref().is_some_and(is_given_up);
             value = value.filter(|value| !has_no_result || value != "0");
             let of = SpanEdge::of(event, (span, ids), at, (duration, outcome.as_deref()));
-            let edge = Edge { of, name, value: value.as_deref() };
+            let work = match role {
+                Role::Start => (None, None),
+                _ => known.end.work(event),
+            };
+            let edge = Edge { of, name, value: value.as_deref(), work };
             let target = self.spans.edge(role, &edge);
             let failure = outcome.as_deref().filter(|outcome| is_failure(outcome));
             if let Some(outcome) = failure.filter(|_| role != Role::Start) {

@@ -46,6 +46,8 @@ pub(crate) struct Edge<'a> {
     pub(crate) name: u32,
     /// The value of the span's dimension. An empty one says that it has none.
     pub(crate) value: Option<&'a str>,
+    /// The nanoseconds on a processor, and the polls, that it states.
+    pub(crate) work: (Option<u64>, Option<u64>),
 }
 
 /// The durations and ends of the spans of one name.
@@ -66,10 +68,24 @@ pub(crate) struct Named {
     pub(crate) durations: Durations,
     /// The sum of their own times.
     pub(crate) own: u128,
+    /// The sums of their nanoseconds on processors, and of their polls, as far as they state them.
+    pub(crate) busy: Option<u128>,
+    pub(crate) polls: Option<u64>,
     /// Outcomes, and how many ended so.
     pub(crate) outcomes: Vec<(Box<str>, u64)>,
     /// Those without an end.
     pub(crate) open: u64,
+}
+
+impl Named {
+    fn add_work(&mut self, (busy, polls): (Option<u64>, Option<u64>)) {
+        if let Some(busy) = busy {
+            self.busy = Some(self.busy.unwrap_or(0) + u128::from(busy));
+        }
+        if let Some(polls) = polls {
+            self.polls = Some(self.polls.unwrap_or(0).saturating_add(polls));
+        }
+    }
 }
 
 /// A span that is under way, or has ended a while ago.
@@ -434,6 +450,7 @@ impl Spans {
         } else {
             self.count(name, None, None, outcome);
         }
+        self.named[name as usize].add_work(edge.work);
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.flame.add(node, if start.is_some() { own.max(0) as u64 } else { 0 }, 1);
             if let Some(span) = tree.span(detail) {
@@ -495,6 +512,7 @@ impl Spans {
             (named.is_used, named.has_start) = (true, true);
         }
         self.count(name, Some(duration), Some(own), outcome);
+        self.named[name as usize].add_work(edge.work);
         self.child_ends(parent, at);
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.flame.add(node, own.max(0) as u64, 1);

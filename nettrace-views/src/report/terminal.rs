@@ -101,19 +101,24 @@ fn write_latencies(data: &Data, out: &mut impl Write) -> io::Result<()> {
     if data.latencies.is_empty() {
         return Ok(());
     }
-    let columns = ["spans", "p50", "p90", "p99", "longest", "total"];
+    let columns = ["spans", "p50", "p90", "p99", "longest", "total", "own", "busy", "polls"];
     let mut table = Table::new("Span", &columns, "not ok");
     for latency in data.latencies.iter().take(MOST_ROWS) {
-        let Latency { p50_ns, p90_ns, p99_ns, max_ns, total_ns, .. } = *latency;
+        let Latency { p50_ns, p90_ns, p99_ns, max_ns, total_ns, own_ns, .. } = *latency;
         let times = match latency.count {
-            0 => vec![String::new(); 5],
+            0 => vec![String::new(); 6],
             _ => [p50_ns, p90_ns, p99_ns, max_ns]
                 .map(|nanos| time(data, nanos as f64))
                 .into_iter()
-                .chain([time(data, total_ns)])
+                .chain([time(data, total_ns), time(data, own_ns)])
                 .collect(),
         };
-        let cells = [latency.count.to_string()].into_iter().chain(times).collect();
+        let work = [
+            latency.busy_ns.map_or_else(String::new, |nanos| time(data, nanos)),
+            latency.polls.map_or_else(String::new, |polls| polls.to_string()),
+        ];
+        let count = [latency.count.to_string()];
+        let cells = count.into_iter().chain(times).chain(work).collect();
         let name = format!("{}/{}", OneLine(&latency.provider), OneLine(&latency.name));
         table.row(name, cells, not_ok(latency));
     }
