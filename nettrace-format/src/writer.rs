@@ -200,7 +200,7 @@ pub(crate) trait Writer: Debug + Send + Sync {
         is_first: bool,
         left_out: &mut LeftOut,
         out: &mut Vec<u8>,
-    ) -> Result<u32, Refusal>;
+    ) -> Result<(), Refusal>;
 
     fn takes_rows_as_recorded(&self, _thread: u64, _sequence: u32) -> bool {
         false

@@ -167,7 +167,7 @@ impl ToStream {
         };
         self.left_out.code_names += u64::from(known.names_code);
         match self.row(header, &labels, event, known) {
-            Ok(_) => self.told(&header),
+            Ok(()) => self.told(&header),
             Err(refusal) => match refusal {
                 Refusal::Malformed => self.left_out.strange_events += 1,
                 _ => self.left_out.large_events += 1,
@@ -184,7 +184,7 @@ impl ToStream {
         labels: &[Label<'_>],
         event: &Event<'_>,
         known: Known,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<(), Refusal> {
         let payload = event.payload;
         if payload.len() > usize::from(u16::MAX) {
             return Err(Refusal::PayloadTooLarge);

@@ -101,12 +101,12 @@ impl Writer for Packets {
         _: bool,
         left_out: &mut LeftOut,
         out: &mut Vec<u8>,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<(), Refusal> {
         let result = self.stream.row(&row.header, row.labels, row.stack, row.payload, out);
         left_out.spans += self.stream.take_forgotten();
         result?;
         left_out.early_times += u64::from(row.header.timestamp < self.start);
-        Ok(0)
+        Ok(())
     }
 
     fn sequence_point(

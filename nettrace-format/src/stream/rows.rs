@@ -11,21 +11,12 @@ impl Stream {
     /// [`event_block`](Self::event_block). The header of a block's first row is complete; those of
     /// later rows contain what changed since the row before.
     ///
-    /// Returns how many events of the thread are missing before the row that readers do not notice
-    /// yet. The thread's next row shows them, or the next sequence point does. Only versions 4 and
-    /// 5 return more than 0.
-    ///
     /// # Errors
     /// [`Refusal`] if the format cannot store the payload. The row then counts in
     /// [`LeftOut::events`], and nothing is appended.
     ///
     /// The example of [`Stream`] shows it.
-    pub fn row(
-        &mut self,
-        row: &Row<'_>,
-        is_first: bool,
-        out: &mut Vec<u8>,
-    ) -> Result<u32, Refusal> {
+    pub fn row(&mut self, row: &Row<'_>, is_first: bool, out: &mut Vec<u8>) -> Result<(), Refusal> {
         let result = self.writer.row(row, is_first, &mut self.left_out, out);
         self.left_out.events += u64::from(result.is_err());
         result

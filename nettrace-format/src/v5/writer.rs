@@ -185,7 +185,7 @@ impl Writer for Objects {
         is_first: bool,
         left_out: &mut LeftOut,
         out: &mut Vec<u8>,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<(), Refusal> {
         let schema = self.mapped.get(row.header.metadata_id as usize).copied().flatten();
         let payload = match schema {
             Some(schema) => {
@@ -211,7 +211,7 @@ impl Writer for Objects {
         if !self.keeps_numbers() {
             self.numbers.wrote(row.header.capture_thread, number);
         }
-        Ok(number.1)
+        Ok(())
     }
 
     fn takes_rows_as_recorded(&self, thread: u64, sequence: u32) -> bool {

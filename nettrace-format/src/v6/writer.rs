@@ -112,7 +112,7 @@ impl Writer for Blocks {
         is_first: bool,
         _: &mut LeftOut,
         out: &mut Vec<u8>,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<(), Refusal> {
         if is_first {
             self.encoder = RowEncoder::new();
             self.encoder.full_row(&row.header, out);
@@ -120,7 +120,7 @@ impl Writer for Blocks {
             self.encoder.row(&row.header, out);
         }
         out.extend_from_slice(row.payload);
-        Ok(0)
+        Ok(())
     }
 
     fn event_block(

@@ -22,7 +22,7 @@ fn thread_with_row(stream: &mut Stream, index: u64, out: &mut Vec<u8>) {
         ..RowHeader::default()
     };
     let (row, mut rows) = (Row { header, labels: &[], stack: &[], payload: &[] }, Vec::<u8>::new());
-    assert_eq!(stream.row(&row, true, &mut rows), Ok(0));
+    assert_eq!(stream.row(&row, true, &mut rows), Ok(()));
     let tail = stream.event_block(2_000, 2_000, rows.len(), out).unwrap();
     out.extend(rows);
     out.extend(tail);
