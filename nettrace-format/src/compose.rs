@@ -246,7 +246,7 @@ impl Composer {
     /// its row, as [`v6::label_list_row`] writes it.
     ///
     /// # Errors
-    /// Those of [`v6::label_rows_block`].
+    /// Those of [`v6::label_rows_header`].
     pub fn label_list(&mut self, labels: &[u8], out: &mut Vec<u8>) -> Result<u32, FormatError> {
         if labels.is_empty() { Ok(0) } else { self.label_lists.id_of(labels, out) }
     }
@@ -255,7 +255,7 @@ impl Composer {
     /// an id already.
     ///
     /// # Errors
-    /// [`FormatError::EmptyLabelList`], and those of [`v6::label_rows_block`].
+    /// [`FormatError::EmptyLabelList`], and those of [`v6::label_rows_header`].
     pub fn new_label_list(&mut self, labels: &[u8], out: &mut Vec<u8>) -> Result<u32, FormatError> {
         let id = self.label_lists.next_id()?;
         self.label_list_with_id(id, labels, out)?;
@@ -265,7 +265,7 @@ impl Composer {
     /// Defines a label list, by its row, under an id of the caller.
     ///
     /// # Errors
-    /// [`FormatError::EmptyLabelList`], and those of [`v6::label_rows_block`].
+    /// [`FormatError::EmptyLabelList`], and those of [`v6::label_rows_header`].
     pub fn label_list_with_id(
         &mut self,
         id: u32,

@@ -420,7 +420,7 @@ impl Stream {
     }
 
     /// Defines `count` label lists under the ids `first_id`, `first_id + 1` and so on, from their
-    /// [encoding in version 6](crate::v6::label_rows_block). The ids apply up to the next sequence
+    /// [rows in version 6](crate::v6::label_list_row). The ids apply up to the next sequence
     /// point.
     ///
     /// # Errors

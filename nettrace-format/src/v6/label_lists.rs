@@ -11,7 +11,7 @@ use crate::{
     error::FormatError,
     primitive::MAX_VARUINT64,
     v6::{
-        block::{block, split},
+        block::{BLOCK_HEADER, header, split},
         stack::{check_ids, id_prefix},
     },
 };
@@ -74,37 +74,34 @@ pub fn label_list_row<'a>(labels: impl IntoIterator<Item = Label<'a>>, out: &mut
     }
 }
 
-/// Appends `count` label lists with the ids `first_id`, `first_id + 1` and so on, from `rows`: a
-/// [row](label_list_row) for each list.
+/// Returns the first bytes of a LabelList block, before its rows: of `count` lists with the ids
+/// `first_id`, `first_id + 1` and so on. The caller appends a [row](label_list_row) for each list,
+/// `rows_len` bytes in all.
 ///
 /// # Errors
-/// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`], [`FormatError::BlockTooLarge`]. An error
-/// leaves `out` unchanged.
+/// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`], [`FormatError::BlockTooLarge`].
 ///
 /// ```
-/// use nettrace_format::v6::{LAST_LABEL, Label, label_list_block, label_rows_block, put_label};
+/// use nettrace_format::v6::{LAST_LABEL, Label, label_list_block, label_rows_header, put_label};
 ///
 /// let mut rows = [0; 32];
 /// let len = put_label(&Label::Level(2), &mut rows).expect("it fits");
 /// rows[0] |= LAST_LABEL;
-/// let (mut encoded, mut from_labels) = (Vec::new(), Vec::new());
-/// label_rows_block(1, 1, &rows[..len], &mut encoded)?;
+/// let mut from_labels = Vec::new();
 /// label_list_block(1, &[&[Label::Level(2)]], &mut from_labels)?;
-/// assert_eq!(encoded, from_labels);
+/// assert_eq!([&label_rows_header(1, 1, len)?, &rows[..len]].concat(), from_labels);
 /// # Ok::<(), nettrace_format::FormatError>(())
 /// ```
-pub fn label_rows_block(
+pub fn label_rows_header(
     first_id: u32,
     count: u32,
-    rows: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), FormatError> {
+    rows_len: usize,
+) -> Result<[u8; BLOCK_HEADER + 8], FormatError> {
     check_ids(BlockKind::LabelList, first_id, count as usize)?;
-    block(BlockKind::LabelList, out, |out| {
-        out.extend_from_slice(&id_prefix(first_id, 0..count as usize));
-        out.extend_from_slice(rows);
-        Ok(())
-    })
+    let mut bytes = [0; BLOCK_HEADER + 8];
+    bytes[..4].copy_from_slice(&header(BlockKind::LabelList, rows_len.saturating_add(8))?);
+    bytes[4..].copy_from_slice(&id_prefix(first_id, 0..count as usize));
+    Ok(bytes)
 }
 
 fn label(label: &Label<'_>, out: &mut Vec<u8>) {

@@ -103,7 +103,9 @@ impl Writer for Blocks {
         rows: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        v6::label_rows_block(first_id, count, rows, out)
+        out.extend(v6::label_rows_header(first_id, count, rows.len())?);
+        out.extend_from_slice(rows);
+        Ok(())
     }
 
     fn row(

@@ -17,6 +17,10 @@ pub(super) struct Output {
     /// Rows that were copied from chunks, apart from what is around them: a block's header says how
     /// long they are.
     pub(super) rows: Rows,
+    /// Label lists, apart for the same reason.
+    pub(super) lists: Vec<u8>,
+    /// Where the lists begin that no block has yet.
+    undefined: usize,
     pieces: Vec<Piece>,
     block_ends: Vec<u64>,
     /// How many rows there are up to each of the ends.
@@ -33,6 +37,8 @@ enum Piece {
     Own(usize, usize),
     /// A range of `rows`.
     Rows(usize, usize),
+    /// A range of `lists`.
+    Lists(usize, usize),
     /// A range of a chunk.
     Chunk(u32, usize, usize),
 }
@@ -42,6 +48,7 @@ enum Piece {
 pub(super) struct Mark {
     own: usize,
     rows: usize,
+    lists: usize,
     pieces: usize,
     /// The last piece before the mark. It may grow afterwards.
     last_piece: Option<Piece>,
@@ -125,6 +132,27 @@ impl Output {
         }
     }
 
+    /// How many bytes the lists take that no block has yet.
+    pub(super) fn undefined_lists(&self) -> usize {
+        self.lists.len() - self.undefined
+    }
+
+    /// Adds the lists that no block has yet, behind the `header` of their block.
+    pub(super) fn define_lists(&mut self, header: &[u8]) {
+        let (start, end) = (self.undefined, self.lists.len());
+        self.own(|out| out.extend_from_slice(header));
+        if end - start > COPIED && self.unstaged.is_none() {
+            self.len += (end - start) as u64;
+            self.pieces.push(Piece::Lists(start, end));
+            self.undefined = end;
+        } else {
+            let mut lists = mem::take(&mut self.lists);
+            self.own(|out| out.extend_from_slice(&lists[start..]));
+            lists.truncate(start);
+            self.lists = lists;
+        }
+    }
+
     /// Ends a block (or several) with this many rows. Returns `false` if there are no bytes since
     /// the last end.
     pub(super) fn end_block(&mut self, rows: u64) -> bool {
@@ -142,6 +170,7 @@ impl Output {
         Mark {
             own: self.own.len(),
             rows: self.rows.len(),
+            lists: self.undefined,
             pieces: self.pieces.len(),
             last_piece: self.pieces.last().copied(),
             block_ends: self.block_ends.len(),
@@ -155,6 +184,8 @@ impl Output {
     pub(super) fn take_back(&mut self, mark: &Mark) {
         self.own.truncate(mark.own);
         self.rows.truncate(mark.rows);
+        self.lists.truncate(mark.lists);
+        self.undefined = mark.lists;
         self.pieces.truncate(mark.pieces);
         if let (Some(last), Some(before)) = (self.pieces.last_mut(), mark.last_piece) {
             *last = before;
@@ -191,6 +222,7 @@ impl Output {
                 .map(|piece| match *piece {
                     Piece::Own(start, end) => IoSlice::new(&self.own[start..end]),
                     Piece::Rows(start, end) => IoSlice::new(self.rows.bytes(start..end)),
+                    Piece::Lists(start, end) => IoSlice::new(&self.lists[start..end]),
                     Piece::Chunk(chunk, start, end) => {
                         IoSlice::new(&Memory::bytes(pool.place(chunk), end)[start..])
                     }
@@ -224,6 +256,8 @@ impl Output {
         }
         self.own.clear();
         self.rows.truncate(0);
+        self.lists.clear();
+        self.undefined = 0;
         self.pieces.clear();
         self.block_ends.clear();
         self.row_ends.clear();

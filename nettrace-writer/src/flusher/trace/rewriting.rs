@@ -27,7 +27,7 @@ impl Trace {
         let mut rows = std::mem::take(&mut self.scratch);
         rows.clear();
         let mut encoder = RowEncoder::new();
-        let mut labels = self.pending_labels(&thread.labels.escape());
+        let mut labels = self.pending_labels(&thread.labels.escape(), &mut out.lists);
         let (mut number, mut stack, mut about) = (segment.number, 0, thread.index);
         let (mut first_ts, mut last_ts) = (None, 0);
         let mut told = Told { refused: 0, labels: None };
@@ -39,7 +39,7 @@ impl Trace {
                     match escape.kind {
                         Escape::Gap => number += gap_of(&escape),
                         Escape::Labels | Escape::Span => {
-                            labels = self.pending_labels(&escape);
+                            labels = self.pending_labels(&escape, &mut out.lists);
                             told.labels = Some((escape.kind, walk.at - escape.data.len()..walk.at));
                         }
                         Escape::Stack => stack = self.pending_stack(escape.data),

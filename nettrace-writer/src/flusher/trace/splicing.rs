@@ -21,7 +21,7 @@ use nettrace_span::frames::{IdBytes, IdList, Implied};
 use crate::{
     flusher::{
         output::Output,
-        rows::{Parts, Rows},
+        rows::Parts,
         segment::{Segment, gap_of},
         trace::{NO_PROCESSOR, Told, Trace, TraceThread},
     },
@@ -33,9 +33,9 @@ use crate::{
 };
 
 /// Stacks and label lists that have ids, but are not defined yet.
+/// The lists are among those of the output.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    lists: Vec<u8>,
     addresses: Vec<u64>,
     /// Where each stack ends in `addresses`.
     ends: Vec<usize>,
@@ -83,7 +83,7 @@ impl Trace {
         pool: &Pool,
         out: &mut Output,
     ) -> Result<Told, FormatError> {
-        let labels = self.pending_labels(&thread.labels.escape());
+        let labels = self.pending_labels(&thread.labels.escape(), &mut out.lists);
         let mut block = Block {
             segment,
             bytes: segment.bytes(pool),
@@ -158,7 +158,7 @@ impl Trace {
             // them.
             let is_plain = |refers: Refers| Refers { labels: 0, ..refers } == plain;
             if is_plain(block.refers) && !block.splice.escapes.is_empty() {
-                self.relabel(block, &mut out.rows);
+                self.relabel(block, out);
             }
             let before = block.refers;
             block.refers = Refers { labels: before.labels, ..plain };
@@ -190,7 +190,8 @@ impl Trace {
     /// Copies rows that are plain but for their labels. Stops before a row that differs in more,
     /// and after the last row with escapes.
     #[inline(never)]
-    fn relabel(&mut self, block: &mut Block<'_>, rows: &mut Rows) {
+    fn relabel(&mut self, block: &mut Block<'_>, out: &mut Output) {
+        let (rows, lists) = (&mut out.rows, &mut out.lists);
         let Block { segment, bytes, at: begin, .. } = *block;
         let Splice { escapes, parts } = &mut block.splice;
         // In variables of their own, which can be in registers.
@@ -203,7 +204,7 @@ impl Trace {
                     // The usual case has code of its own, without calls.
                     room.add(bytes, at..start, parts);
                     at = row;
-                    let new = self.pending_span(span);
+                    let new = self.pending_span(span, lists);
                     if new != labels {
                         labels = new;
                         at += room.relabel(|out| relabel_row(&bytes[row..], new, out));
@@ -217,7 +218,7 @@ impl Trace {
                     }
                     room.add(bytes, at..start, parts);
                     at = row;
-                    let new = self.pending_labels(&escape);
+                    let new = self.pending_labels(&escape, lists);
                     if new != labels {
                         labels = new;
                         let row = &bytes[row..];
@@ -257,7 +258,7 @@ impl Trace {
             match escape.kind {
                 Escape::Gap => gap += gap_of(&escape),
                 Escape::Labels | Escape::Span => {
-                    refers.labels = self.pending_labels(&escape);
+                    refers.labels = self.pending_labels(&escape, &mut out.lists);
                     told.labels = Some((escape.kind, *at - escape.data.len()..*at));
                 }
                 Escape::Stack => refers.stack = self.pending_stack(escape.data),
@@ -271,35 +272,35 @@ impl Trace {
 
     /// The id of the list of labels that an escape says. If it is new,
     /// [`define_pending`](Self::define_pending) defines it.
-    pub(super) fn pending_labels(&mut self, escape: &EscapeBytes<'_>) -> u32 {
+    pub(super) fn pending_labels(&mut self, escape: &EscapeBytes<'_>, lists: &mut Vec<u8>) -> u32 {
         let span = escape.span();
         match span {
-            Some(([], span)) => return self.pending_span(span),
+            Some(([], span)) => return self.pending_span(span, lists),
             None if escape.data.is_empty() => return 0,
             _ => {}
         }
         // A list says where it ends, so no list is equal to another with ids after it.
         let (id, is_new) = self.label_lists.id(escape.data);
-        let (spans, out) = (&mut self.label_lists.spans, &mut self.pending.lists);
+        let spans = &mut self.label_lists.spans;
         match span {
             _ if !is_new => {}
             Some((labels, span)) => {
                 let implied = spans.add_with_labels(span, id);
-                IdList::append(span, left_out(implied, self.label_ids), out);
-                out.extend_from_slice(labels);
+                IdList::append(span, left_out(implied, self.label_ids), lists);
+                lists.extend_from_slice(labels);
             }
-            None => spans.append_list(id, escape.data, self.label_ids, out),
+            None => spans.append_list(id, escape.data, self.label_ids, lists),
         }
         id
     }
 
     /// [`pending_labels`](Self::pending_labels) for a span without other labels.
     #[inline(always)]
-    fn pending_span(&mut self, span: &IdBytes) -> u32 {
+    fn pending_span(&mut self, span: &IdBytes, lists: &mut Vec<u8>) -> u32 {
         let (id, new) = self.label_lists.id_of_span(span);
         if let Some(implied) = new {
             let implied = left_out(implied, self.label_ids);
-            IdList::append_ended(span, implied, &mut self.pending.lists);
+            IdList::append_ended(span, implied, lists);
         }
         id
     }
@@ -320,8 +321,8 @@ impl Trace {
     pub(super) fn define_pending(&mut self, out: &mut Output) -> Result<(), FormatError> {
         let (first, count) = self.label_lists.undefined();
         if count > 0 {
-            out.own(|out| v6::label_rows_block(first, count, &self.pending.lists, out))?;
-            self.pending.lists.clear();
+            let header = v6::label_rows_header(first, count, out.undefined_lists())?;
+            out.define_lists(&header);
             self.label_lists.define_all();
             self.end_block(0, out)?;
         }
