@@ -22,7 +22,9 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use nettrace_writer::{Context, Emit, Parent, PolledSpan, Sampling, bridge::Made};
+use nettrace_writer::{
+    Context, Emit, Parent, PolledSpan, Sampling, bridge::Made, trace_context::TraceContext,
+};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -284,11 +286,10 @@ where
             }
         };
         let caller = if is_trusted { extract(request.headers()) } else { None };
-        let caller = caller.map(Context::from);
         if is_listened_to {
-            self.call_in_span(request, caller)
+            self.call_in_span(request, caller.as_ref())
         } else {
-            ResponseFuture::unheard(caller, || self.inner.call(request))
+            ResponseFuture::unheard(caller.map(Context::from), || self.inner.call(request))
         }
     }
 }
@@ -298,7 +299,7 @@ impl<S> Server<S> {
     fn call_in_span<B: Body>(
         &mut self,
         request: Request<B>,
-        caller: Option<Context>,
+        caller: Option<&TraceContext>,
     ) -> ResponseFuture<S::Future>
     where
         S: Service<Request<B>>,
@@ -306,8 +307,8 @@ impl<S> Server<S> {
         let (parts, body) = request.into_parts();
         let exchange =
             Exchange::new(RequestSide::Server, &parts.method, size(&parts.headers, &body));
-        let parent = caller.as_ref().map_or(Parent::None, Parent::Of);
-        let of_caller = || caller.as_ref().map(|_| Sampling::caller());
+        let parent = caller.map_or(Parent::None, Parent::Caller);
+        let of_caller = || caller.map(|_| Sampling::caller());
         let mut span = PolledSpan::off(exchange);
         span.begin(parent, self.layer.sampling.or_else(of_caller), |_| {
             if !RequestSide::Server.is_left_out() {

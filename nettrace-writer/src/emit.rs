@@ -133,15 +133,13 @@ pub fn is_left_out(ty: &'static EventType, word: u32) -> bool {
 fn record_elsewhere(event: &dyn AnyEvent, ty: &'static EventType) {
     let Some(word) = NonZero::new(ty.enabled()) else { return };
     see_listener();
-    if let Some(buffer) = local::current(word) {
-        return record_unusually(buffer, event, ty);
-    }
     if frames::is_sampled_out() {
         if !leave_out(ty, word.get()) {
             emit_somewhere(event, ty, word.get(), &NO_ORIGIN);
         }
         return;
     }
+    // The current buffer, if it is that which is busy, is the home too.
     match local::home(word).or_else(|| local::buffer_of(word.get())) {
         Some(buffer) => record_after_change(buffer, event, ty),
         None => emit_somewhere(event, ty, word.get(), &NO_ORIGIN),

@@ -33,7 +33,7 @@ pub use self::captured::{MARKS, inherit};
 #[cfg(feature = "testing")]
 pub use self::captured::{MAX_CAPTURE, captured, enter_capture, span_ids};
 pub use self::{
-    begin::{Above, Begun, new_ids},
+    begin::{Above, Begun, new_ids, new_plain_ids},
     here::{NOBODY_ALIGN, NOBODY_LEN, current, home, nobody, set_current, set_home},
     in_force::{InForce, activity, with_current, with_span},
     list::decode,
@@ -81,9 +81,27 @@ struct Frame {
     start: usize,
     end: usize,
     state: Option<Arc<TraceState>>,
+    below: BelowLabels,
+}
+
+/// What a version of a [`Frame`] stands for: a span below labels that have no ids. So a poll of the
+/// span finds the frame of the one before, if that is free and nothing else was there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct BelowLabels {
+    version: u64,
+    /// The number of the span.
+    span: u64,
+    /// The version of the labels around it.
+    outer: u64,
 }
 
 impl Frame {
+    /// The version that this last had as a span below labels, if they are those of `outer`.
+    fn below_labels(&self, span: u64, outer: &Self) -> Option<u64> {
+        let BelowLabels { version, .. } = self.below;
+        (self.below == BelowLabels { version, span, outer: outer.version }).then_some(version)
+    }
+
     /// Writes a frame that is free.
     #[inline]
     fn set(
@@ -227,15 +245,11 @@ fn is_innermost(entered: &Entered) -> bool {
 /// Calls `f` with the thread's frames.
 #[inline]
 fn with_frames<R>(f: impl FnOnce(&mut Frames) -> R) -> Result<R, LabelError> {
-    let called = FRAMES.try_with(|frames| {
-        let mut frames = frames.try_borrow_mut().map_err(|_| LabelError::InSignalHandler)?;
-        // A signal handler sees the frames borrowed as long as they change.
-        compiler_fence(Ordering::SeqCst);
-        let result = f(&mut frames);
-        compiler_fence(Ordering::SeqCst);
-        Ok(result)
-    });
-    called.unwrap_or(Err(LabelError::ThreadEnding))
+    let Some(here) = Here::get() else { return Err(LabelError::ThreadEnding) };
+    let Some(mut frames) = here.frames() else { return Err(LabelError::InSignalHandler) };
+    let result = f(&mut frames);
+    compiler_fence(Ordering::SeqCst);
+    Ok(result)
 }
 
 /// What a scope does that cannot be entered because the thread is ending: from then on nothing is
@@ -265,6 +279,13 @@ pub(crate) fn enter_labels(labels: &[Label<'_>]) -> Result<Entered, LabelError> 
 #[inline(never)]
 #[must_use]
 pub fn enter_span(span: &Begun) -> Entered {
+    enter_span_in_line(span)
+}
+
+/// [`enter_span`] for a caller that has the ids in registers.
+#[inline]
+#[must_use]
+pub fn enter_span_in_line(span: &Begun) -> Entered {
     at_end(with_frames(|frames| frames.push_span(span))).unwrap_or(Entered::NOTHING)
 }
 

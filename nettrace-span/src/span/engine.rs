@@ -294,15 +294,14 @@ fn begin_elsewhere(open: &mut Open, how: &How<'_>) -> bool {
         Parent::Current => Above::Current,
         Parent::None => Above::Nothing(None),
         Parent::Of(context) => Above::Snapshot(context.snapshot()),
+        Parent::Caller(caller) => Above::Caller(caller),
         Parent::FollowsFrom(context) => Above::Nothing(context.span_id()),
     };
-    frames::begin_span(&above, |begun| &mut open.put(Active::new(begun, was_panicking)).entered);
-    let Some(active) = &mut open.0 else { return true };
-    active.ends_all = how.until.ends_all();
-    if how.sampling.is_some() || active.begun.is_undecided() {
-        return decide(open, how);
-    }
-    true
+    let ends_all = how.until.ends_all();
+    frames::begin_span(&above, how.sampling, |begun| {
+        &mut open.put(Active { ends_all, ..Active::new(begun, was_panicking) }).entered
+    });
+    open.is_recorded() || has_begun_sampled_out(open, how)
 }
 
 /// [`begin`] in the span in force, which is sampled out.
@@ -313,15 +312,21 @@ fn begin_sampled_out(open: &mut Open, how: &How<'_>) -> bool {
     !is_counted(how)
 }
 
-/// Decides whether a span is recorded. Otherwise as [`begin`].
+/// Decides whether a span is recorded that has begun. Otherwise as [`begin`].
 #[cold]
 #[inline(never)]
 fn decide(open: &mut Open, how: &How<'_>) -> bool {
-    let Some(active) = &mut open.0 else { return true };
-    let has_none = matches!(how.parent, Parent::None | Parent::FollowsFrom(_));
-    let is_first = has_none || active.begun.ids.related.is_none();
-    active.begun.decide(&active.entered, how.sampling, is_first);
-    if active.begun.is_recorded() || !is_counted(how) {
+    if let Some(Active { begun, entered, .. }) = &mut open.0 {
+        begun.decide_here(entered, how.sampling);
+    }
+    open.is_recorded() || has_begun_sampled_out(open, how)
+}
+
+/// The end of [`begin`] for a span that has been decided against.
+#[cold]
+#[inline(never)]
+fn has_begun_sampled_out(open: &mut Open, how: &How<'_>) -> bool {
+    if !is_counted(how) {
         return true;
     }
     if how.until == Until::Start {

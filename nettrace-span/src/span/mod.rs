@@ -97,6 +97,9 @@ pub enum Parent<'a> {
     None,
     /// In the span of a context. If it has none, the span begins a trace.
     Of(&'a Context),
+    /// In a span of another process, as a request names it. [`Sampling::caller`] follows its flag
+    /// "sampled".
+    Caller(&'a TraceContext),
     /// Nowhere, but it follows from the span of a context, which its label `RelatedActivityId`
     /// names. The trace is another one, so that readers can tell this from a parent.
     ///

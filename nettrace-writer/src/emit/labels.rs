@@ -18,12 +18,12 @@ use crate::{
 ///
 /// Like the fast path, this has no full fence. A record that has a chunk does not need one: if the
 /// flusher asks for the chunk from now on, it waits for the event.
-#[inline]
+#[inline(always)]
 pub(super) fn relabel(buffer: &ThreadBuffer) -> bool {
     frames::version() == buffer.record.labels() || write_labels(buffer)
 }
 
-#[inline]
+#[inline(always)]
 fn write_labels(buffer: &ThreadBuffer) -> bool {
     let record = &buffer.record;
     let written = frames::with_span(|ids, version| write_ids(record, ids, version));

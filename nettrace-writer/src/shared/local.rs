@@ -125,26 +125,13 @@ pub(crate) fn buffer_of<'a>(word: u32) -> Option<&'a ThreadBuffer> {
     if word.is_power_of_two() { buffer(word.trailing_zeros()) } else { None }
 }
 
-/// The thread's current buffer, if it belongs to the one session that a word names.
-///
-/// The reference is valid as for [`buffer`].
-#[inline]
-pub(crate) fn current<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
-    of_word(current_pointer(), word)
-}
-
 /// The buffer that the thread used last, whether it is the current one or not, if it belongs to the
 /// one session that a word names.
 ///
 /// The reference is valid as for [`buffer`].
 #[inline]
 pub(crate) fn home<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
-    of_word(frames::home().cast(), word)
-}
-
-/// What a pointer points to that L2 speaks of, if it is the buffer that a word names.
-#[inline]
-fn of_word<'a>(pointer: *const ThreadBuffer, word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
+    let pointer: *const ThreadBuffer = frames::home().cast();
     // SAFETY: L2: in bounds of a buffer, or of `nobody`, which is as large as a buffer's record.
     let of = unsafe { &raw const (*pointer).record.word };
     // SAFETY: L2: the field of a buffer never changes, and those bytes of `nobody` are 0.
@@ -160,9 +147,9 @@ fn of_word<'a>(pointer: *const ThreadBuffer, word: NonZero<u32>) -> Option<&'a T
 #[inline]
 pub(crate) fn begin_current<'a>(ty: &EventType) -> Option<&'a ThreadBuffer> {
     let pointer = current_pointer();
-    // SAFETY: L2, as in `of_word`.
+    // SAFETY: L2, as in `home`.
     let of = unsafe { &raw const (*pointer).record.word };
-    // SAFETY: L2, as in `of_word`.
+    // SAFETY: L2, as in `home`.
     if unsafe { of.read() } != ty.enabled() {
         return None;
     }

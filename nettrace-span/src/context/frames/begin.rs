@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nettrace_event::trace_context::{SpanId, TraceFlags, TraceState};
+use nettrace_event::trace_context::{SpanId, TraceContext, TraceFlags, TraceState};
 
 use super::{
     Block, Entered, Frame, Frames, Here, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,
@@ -19,6 +19,8 @@ pub enum Above<'a> {
     Current,
     /// In the span of a snapshot, if it has one.
     Snapshot(&'a Snapshot),
+    /// In a span of another process.
+    Caller(&'a TraceContext),
     /// Nowhere. It may follow from a span.
     Nothing(Option<SpanId>),
 }
@@ -29,7 +31,7 @@ impl Above<'_> {
     pub(super) fn mark(&self, number: u64) -> u64 {
         match self {
             Self::Snapshot(snapshot) => inherit(number | snapshot.version & CAPTURED),
-            Self::Current | Self::Nothing(_) => inherit(number),
+            Self::Current | Self::Caller(_) | Self::Nothing(_) => inherit(number),
         }
     }
 }
@@ -57,17 +59,23 @@ impl Begun {
     /// Whether something is to be decided for the span even if it has no sampling of its own: its
     /// parent is sampled out, or of another process.
     #[inline]
-    pub(crate) fn is_undecided(&self) -> bool {
+    fn is_undecided(&self) -> bool {
         self.ids.is_marked()
     }
 
-    /// Decides whether the span is recorded, which [`begin_span`] has just put in force: that its
-    /// parent says, if it is of this process, and otherwise `sampling`. `is_first` says that the
-    /// span has no parent at all.
+    /// [`decide`](Self::decide) for a span that is in force already, and was [plain](begin_plain).
     #[cold]
+    pub(crate) fn decide_here(&mut self, entered: &Entered, sampling: Option<Sampling>) {
+        self.decide(sampling, false);
+        let _ = with_frames(|frames| frames.replace(entered, self));
+    }
+
+    /// Decides whether the span is recorded, before it is put in force: that its parent says, if it
+    /// is of this process, and otherwise `sampling`. `is_root` says that it may have no parent.
     #[inline(never)]
-    pub(crate) fn decide(&mut self, entered: &Entered, sampling: Option<Sampling>, is_first: bool) {
+    fn decide(&mut self, sampling: Option<Sampling>, is_root: bool) {
         let Self { ids, state, .. } = self;
+        let is_first = is_root || ids.related.is_none();
         let is_open = is_first || ids.flags & OPEN != 0;
         if !is_open && ids.flags & OUT == 0 {
             return; // its parent is recorded
@@ -89,7 +97,6 @@ impl Begun {
             ids.flags = OUT | u64::from(ids.flags().with_sampled(false).bits());
             self.number |= SAMPLED_OUT;
         }
-        let _ = with_frames(|frames| frames.replace(entered, self));
     }
 }
 
@@ -106,66 +113,88 @@ pub(crate) fn begin_sampled_out() -> Option<Begun> {
     begun.ok().flatten()
 }
 
-/// Makes ids for a span, and puts it in force, below whatever labels are in force. If the thread is
-/// ending, or if this is a signal handler that interrupted a change of the frames, nothing is put
-/// in force, and the span in force is not known.
+/// Makes ids for a span, decides whether it is recorded, by its `sampling` if it is a root, and
+/// puts it in force, below whatever labels are in force. If the thread is ending, or if this is a
+/// signal handler that interrupted a change of the frames, nothing is put in force, and the span in
+/// force is not known.
 ///
 /// `put` gets the span, and returns where its scope is to be written. So the span, which is large,
 /// is not moved after that.
 #[inline]
-pub(crate) fn begin_span<'a>(above: &Above<'_>, put: impl FnOnce(Begun) -> &'a mut Entered) {
+pub(crate) fn begin_span<'a>(
+    above: &Above<'_>,
+    sampling: Option<Sampling>,
+    put: impl FnOnce(Begun) -> &'a mut Entered,
+) {
+    let decide = |begun: &mut Begun| {
+        if sampling.is_some() || begun.is_undecided() {
+            begun.decide(sampling, matches!(above, Above::Nothing(_)));
+        }
+    };
     let mut put = Some(put);
     let begun = at_end(with_frames(|frames| {
         let Some(put) = put.take() else { return };
-        let (outer, next) = Frames::top(&mut frames.frames, frames.depth);
-        let is_plain = outer.start == outer.end && outer.state.is_none();
-        if !(is_plain && matches!(above, Above::Current)) {
-            let begun = new_span(&mut frames.block, above, outer);
-            let entered = frames.push_span(&begun);
-            *put(begun) = entered;
-            return;
-        }
-        // The same without copies, for most spans.
-        let secret = Secret::get();
-        let (span, number) = new_id(&mut frames.block, secret);
-        let number = above.mark(number);
-        let ids = match &outer.ids {
-            Some(parent) => Ids { span, related: Some(parent.span), ..*parent },
-            None => Ids::of_root(span, secret),
-        };
-        let entered = put(Begun { ids, number, state: None });
-        let labels = outer.start..outer.end;
-        next.set(frames.last + 1, number, Some(ids), false, labels, None);
-        *entered = frames.enter_next(number);
+        let outer = Frames::top(&mut frames.frames, frames.depth).0;
+        let mut begun = new_span(&mut frames.block, above, outer);
+        decide(&mut begun);
+        let entered = frames.push_span(&begun);
+        *put(begun) = entered;
     }));
     if let (Err(_), Some(put)) = (begun, put) {
-        put(begin_nowhere(above));
+        let mut begun = begin_nowhere(above);
+        decide(&mut begun);
+        put(begun);
     }
 }
 
-/// [`begin_span`] in the span in force, if nothing else is, and it has nothing that is rare:
-/// `tracestate`, or a decision that is still to be made. `put` gets the ids, the number and the
-/// scope. Returns the first two.
+/// [`begin_span`] in the span in force, if that is [plain](Frame::is_plain). `put` gets the ids, the
+/// number and the scope. Returns the first two.
 #[inline]
 pub(crate) fn begin_plain(here: Here, put: impl FnOnce(&Ids, u64, Entered)) -> Option<(Ids, u64)> {
     let mut frames = here.frames()?;
     let frames = &mut *frames;
     let [outer, next, ..] = frames.frames.get_mut(frames.depth..)? else { return None };
-    let is_marked = outer.ids.as_ref().is_some_and(Ids::is_marked);
-    if outer.start != outer.end || outer.state.is_some() || is_marked {
+    if !outer.is_plain() {
         return None;
     }
-    let secret = Secret::get();
-    let (span, number) = new_id(&mut frames.block, secret);
-    let number = inherit(number);
-    let ids = match outer.ids {
-        Some(parent) => Ids { span, related: Some(parent.span), ..parent },
-        None => Ids::of_root(span, secret),
-    };
+    let (ids, number) = ids_within(outer, &mut frames.block);
     next.set(frames.last + 1, number, Some(ids), false, outer.start..outer.start, None);
     let entered = here.enter_next(frames, number);
     put(&ids, number, entered);
     Some((ids, number))
+}
+
+/// [`new_ids`] in the span in force, if that is [plain](Frame::is_plain).
+#[inline]
+#[must_use]
+pub fn new_plain_ids() -> Option<(Ids, u64)> {
+    let here = Here::get()?;
+    let mut frames = here.frames()?;
+    let frames = &mut *frames;
+    let outer = frames.frames.get(frames.depth).filter(|outer| outer.is_plain())?;
+    Some(ids_within(outer, &mut frames.block))
+}
+
+impl Frame {
+    /// Whether no labels are in force, and the span has nothing that is rare: `tracestate`, or a
+    /// decision that is still to be made.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        let is_marked = self.ids.as_ref().is_some_and(Ids::is_marked);
+        self.start == self.end && self.state.is_none() && !is_marked
+    }
+}
+
+/// The ids of a span that begins within a frame, which is plain, and its number.
+#[inline]
+fn ids_within(outer: &Frame, block: &mut Block) -> (Ids, u64) {
+    let secret = Secret::get();
+    let (span, number) = new_id(block, secret);
+    let ids = match outer.ids {
+        Some(parent) => Ids { span, related: Some(parent.span), ..parent },
+        None => Ids::of_root(span, secret),
+    };
+    (ids, inherit(number))
 }
 
 /// Makes ids for a span, and puts nothing in force. Whoever calls this has
@@ -179,7 +208,7 @@ pub fn new_ids(above: &Above<'_>) -> Begun {
     });
     let mut begun = made.unwrap_or_else(|_| begin_nowhere(above));
     if begun.is_undecided() {
-        begun.decide(&Entered::NOTHING, None, false);
+        begun.decide(None, false);
     }
     begun
 }
@@ -196,16 +225,25 @@ fn begin_nowhere(above: &Above<'_>) -> Begun {
 fn new_span(block: &mut Block, above: &Above<'_>, outer: &Frame) -> Begun {
     let secret = Secret::get();
     let (span, number) = new_id(block, secret);
-    let (parent, state, related) = match *above {
-        Above::Current => (outer.ids, &outer.state, None),
-        Above::Snapshot(snapshot) => (snapshot.ids, &snapshot.state, None),
-        Above::Nothing(related) => (None, &None, related),
+    let number = above.mark(number);
+    let root = |related| {
+        let ids = Ids { related, ..Ids::of_root(span, secret) };
+        Begun { ids, number, state: None }
     };
-    let (ids, state) = match parent {
-        Some(parent) => (Ids { span, related: Some(parent.span), ..parent }, state.clone()),
-        None => (Ids { related, ..Ids::of_root(span, secret) }, None),
+    let child = |parent: Ids, state| {
+        let ids = Ids { span, related: Some(parent.span), ..parent };
+        Begun { ids, number, state }
     };
-    Begun { ids, number: above.mark(number), state }
+    match *above {
+        Above::Current => outer.ids.map(|ids| child(ids, outer.state.clone())),
+        Above::Snapshot(of) => of.ids.map(|ids| child(ids, of.state.clone())),
+        Above::Caller(of) => {
+            let ids = Ids::of_caller(of.trace_id(), of.span_id(), of.flags());
+            Some(child(ids, of.shared_state()))
+        }
+        Above::Nothing(related) => Some(root(related)),
+    }
+    .unwrap_or_else(|| root(None))
 }
 
 /// A span id, and the number that it was made from.

@@ -194,14 +194,15 @@ impl Here {
     pub(crate) fn enter_again(self, number: u64) -> Option<Entered> {
         let mut frames = self.frames()?;
         let frames = &mut *frames;
-        let version = inherit(number);
+        let span = inherit(number);
         let [outer, next, ..] = frames.frames.get_mut(frames.depth..)? else { return None };
         // The number of a span stands for it without labels.
-        if next.version != version || outer.start != outer.end {
+        let version = if outer.start == outer.end { span } else { next.below_labels(span, outer)? };
+        if next.version != version {
             return None;
         }
         next.serial = frames.last + 1;
-        (next.start, next.end) = (outer.start, outer.start);
+        (next.start, next.end) = (outer.start, outer.end);
         Some(self.enter_next(frames, version))
     }
 

@@ -16,7 +16,7 @@ pub enum InForce<'a> {
 
 /// Calls `f` with the span in force and the version, if nothing else is in force. Returns `None`
 /// if something else is, or if that cannot be read: see [`with_current`].
-#[inline]
+#[inline(always)]
 pub fn with_span<R>(f: impl FnOnce(&Ids, u64) -> R) -> Option<R> {
     let here = Here::get()?;
     let frames = here.frames_to_read()?;

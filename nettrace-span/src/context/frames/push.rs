@@ -5,8 +5,8 @@ use std::ops::Range;
 use nettrace_event::label::{Label, LabelBytes, put_label};
 
 use super::{
-    Begun, Entered, Frames, MARKS, MAX_ID_BYTES, MAX_LABEL_BYTES, Snapshot, id_list, inherit,
-    is_id, replaces, replaces_encoded, version,
+    Begun, BelowLabels, Entered, Frames, MARKS, MAX_ID_BYTES, MAX_LABEL_BYTES, Snapshot, id_list,
+    inherit, is_id, replaces, replaces_encoded, version,
 };
 
 impl Frames {
@@ -64,16 +64,20 @@ impl Frames {
     fn push_span_below_labels(&mut self, span: &Begun) -> Entered {
         let outer = Self::top(&mut self.frames, self.depth).0;
         let (mut start, mut end, has_ids) = (outer.start, outer.end, outer.has_ids);
-        let mut version = inherit(span.number);
+        let (outer, number) = (outer.version, inherit(span.number));
+        let (mut version, mut below) = (number, BelowLabels::default());
         if start < end {
             // The span's number stands for the span without labels.
             version = self.block.number() | version & MARKS;
             if has_ids {
                 (start, end) = self.without_ids(start..end);
+            } else {
+                below = BelowLabels { version, span: number, outer };
             }
         }
         let (ids, state) = (Some(span.ids), span.state.clone());
         let next = Self::top(&mut self.frames, self.depth).1;
+        next.below = below;
         next.set(self.last + 1, version, ids, false, start..end, state);
         self.enter_next(version)
     }

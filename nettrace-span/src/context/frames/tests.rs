@@ -95,7 +95,7 @@ fn too_much_is_refused_and_changes_nothing() {
 /// A span below the one in force, which is not in force.
 fn child() -> Begun {
     let (mut begun, mut entered) = (None, Entered::NOTHING);
-    begin_span(&Above::Current, |span| {
+    begin_span(&Above::Current, None, |span| {
         begun = Some(span);
         &mut entered
     });
