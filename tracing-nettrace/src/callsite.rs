@@ -257,6 +257,16 @@ impl Callsite {
     /// The type of one of a span's other events.
     #[inline]
     pub(crate) fn other_type(&self, part: Part) -> Option<&'static EventType> {
+        match self.others[part as usize].get() {
+            Some(Some(ty)) => Some(ty),
+            _ => self.first_other_type(part),
+        }
+    }
+
+    /// [`other_type`](Self::other_type) if that is not made yet, or was refused.
+    #[cold]
+    #[inline(never)]
+    fn first_other_type(&self, part: Part) -> Option<&'static EventType> {
         let share = Share::Callsites;
         let ty = self.others[part as usize].get_or_init(|| new_type(self, part, 0, share));
         if ty.is_none() {

@@ -271,7 +271,7 @@ impl Row {
 
     /// Makes the row a span's. The caller has taken it.
     #[inline]
-    pub(crate) fn fill(&self, id: u64, thread: u64, new: New) {
+    pub(crate) fn fill(&self, id: u64, thread: u64, new: &New<'_>) {
         self.callsite.store(new.callsite.to_word(), Ordering::Relaxed);
         self.began.store(new.began.to_word(), Ordering::Relaxed);
         self.told.store(new.told.to_word(), Ordering::Relaxed);
@@ -339,9 +339,9 @@ impl Told {
 }
 
 /// What a span begins with.
-pub(crate) struct New {
+pub(crate) struct New<'a> {
     pub(crate) callsite: &'static Callsite,
-    pub(crate) ids: SpanIds,
+    pub(crate) ids: &'a SpanIds,
     pub(crate) began: Began,
     pub(crate) told: Told,
 }

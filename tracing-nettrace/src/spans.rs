@@ -160,7 +160,7 @@ impl Spans {
 
     /// Keeps a span under an id that no open span has. Returns `false` if that is not possible.
     #[inline]
-    pub(crate) fn open(&self, taken: Taken<'_>, id: u64, new: New) -> bool {
+    pub(crate) fn open(&self, taken: Taken<'_>, id: u64, new: &New<'_>) -> bool {
         taken.row.fill(id, taken.thread, new);
         match taken.row {
             Found::First(_) => true,
@@ -171,7 +171,7 @@ impl Spans {
     /// Keeps a span, and chooses its id: a number that no other span has, and the place of its row.
     /// `None`: that is not possible.
     #[inline]
-    pub(crate) fn open_with_own_id(&self, taken: Taken<'_>, new: New) -> Option<u64> {
+    pub(crate) fn open_with_own_id(&self, taken: Taken<'_>, new: &New<'_>) -> Option<u64> {
         let id = new.ids.number() << PLACE_BITS | taken.place as u64;
         self.open(taken, id, new).then_some(id)
     }
@@ -295,7 +295,7 @@ mod tests {
             let ids = SpanIds::new(Within::Nothing);
             let callsite = Callsite::of(&METADATA, Naming::default().shared()).unwrap();
             let told = Told { changes: 0, sessions: 0 };
-            let new = New { callsite, ids, began: Began::now(), told };
+            let new = &New { callsite, ids: &ids, began: Began::now(), told };
             if self.has_own_ids {
                 let taken = self.spans.take_anywhere().unwrap();
                 self.spans.open_with_own_id(taken, new).unwrap()

@@ -22,10 +22,10 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
+use nettrace_event::AnyEvent;
 use nettrace_format::payload::MAX_PAYLOAD;
 use nettrace_writer::{
     Emit,
-    bridge::{Began, SpanIds},
     event::{ArrayLayout, EventType, FieldType, PayloadEncoder, StrEncoding, TraceEvent},
 };
 use tracing_core::field::{Field, Visit};
@@ -442,8 +442,8 @@ pub(crate) trait Recorded {
     /// Emits them as an event of a type that has their signature.
     fn emit(&self, ty: &'static EventType);
 
-    /// Emits them as an event in a span: see [`SpanIds::emit`].
-    fn emit_in(&self, ty: &'static EventType, span: &SpanIds) -> Began;
+    /// Calls `f` with them as an event of such a type.
+    fn with_event<R>(&self, ty: &'static EventType, f: impl FnOnce(&dyn AnyEvent) -> R) -> R;
 }
 
 impl Recorded for Values {
@@ -462,11 +462,11 @@ impl Recorded for Values {
     }
 
     #[inline]
-    fn emit_in(&self, ty: &'static EventType, span: &SpanIds) -> Began {
+    fn with_event<R>(&self, ty: &'static EventType, f: impl FnOnce(&dyn AnyEvent) -> R) -> R {
         if self.is_plain {
-            span.emit(&Plain { ty, values: self })
+            f(&Plain { ty, values: self })
         } else {
-            span.emit(&OneByOne { ty, values: self })
+            f(&OneByOne { ty, values: self })
         }
     }
 }

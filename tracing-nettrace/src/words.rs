@@ -7,9 +7,9 @@
 
 use std::{error::Error, fmt};
 
+use nettrace_event::AnyEvent;
 use nettrace_writer::{
     Emit,
-    bridge::{Began, SpanIds},
     event::{EventType, PayloadEncoder, TraceEvent},
 };
 use tracing_core::field::{Field, Visit};
@@ -134,13 +134,25 @@ impl Recorded for Words {
     }
 
     #[inline]
-    fn emit_in(&self, ty: &'static EventType, span: &SpanIds) -> Began {
+    fn with_event<R>(&self, ty: &'static EventType, f: impl FnOnce(&dyn AnyEvent) -> R) -> R {
         let Self { words, len, .. } = self;
-        match *len {
-            1 => span.emit(&Few::<1> { ty, words }),
-            2 => span.emit(&Few::<2> { ty, words }),
-            _ => span.emit(&Plain { ty, words: self }),
-        }
+        let (one, two, any);
+        // One call, which is in line.
+        let event: &dyn AnyEvent = match *len {
+            1 => {
+                one = Few::<1> { ty, words };
+                &one
+            }
+            2 => {
+                two = Few::<2> { ty, words };
+                &two
+            }
+            _ => {
+                any = Plain { ty, words: self };
+                &any
+            }
+        };
+        f(event)
     }
 }
 

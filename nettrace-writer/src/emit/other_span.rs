@@ -13,6 +13,7 @@ use crate::shared::local;
 ///
 /// `None`: nothing is recorded, because the event is not an ordinary one of a single session. The
 /// caller then puts the span in force, and emits the event.
+#[inline(always)]
 pub(crate) fn emit_in(
     event: &dyn AnyEvent,
     ty: &'static EventType,

@@ -15,8 +15,9 @@ use crate::{
     parts::Lost,
     row::{New, Told},
     schema::Part,
+    spans::Taken,
     stats,
-    values::{Recorded, Taken},
+    values::{Recorded, Taken as TakenValues},
     words::Visited,
 };
 
@@ -61,7 +62,7 @@ impl Recorder {
                 Err(values) => self.begin_of_values(callsite, id, within, changes, values),
             }
         } else {
-            let values = Taken::of(|visitor| attributes.record(visitor));
+            let values = TakenValues::of(|visitor| attributes.record(visitor));
             self.begin_of_values(callsite, id, within, changes, values)
         }
     }
@@ -73,7 +74,7 @@ impl Recorder {
         id: Option<u64>,
         within: Within,
         changes: u32,
-        values: Taken,
+        values: TakenValues,
     ) -> Option<u64> {
         self.begin_of(callsite, id, within, changes, &*values)
     }
@@ -94,11 +95,25 @@ impl Recorder {
         };
         self.tell_entered();
         let told = Told { changes, sessions: ty.enabled() };
-        self.open(callsite, id, told, Some(ty), || {
-            let ids = self.ids_within(within);
-            let began = values.emit_in(ty, &ids);
-            (ids, began)
-        })
+        let Some(taken) = self.take(callsite, id, Some(ty)) else { return id };
+        let (ids, began) = match within {
+            Within::Current => values.with_event(ty, |start| SpanIds::begin(start, ty)),
+            _ => self.begin_elsewhere(within, ty, values),
+        };
+        self.open(taken, id, &New { callsite, ids: &ids, began, told })
+    }
+
+    /// Begins a span that is not in whatever is in force, and records its Start.
+    #[inline(never)]
+    fn begin_elsewhere<R: Recorded>(
+        &self,
+        within: Within,
+        ty: &'static EventType,
+        values: &R,
+    ) -> (SpanIds, Began) {
+        let ids = self.ids_within(within);
+        let began = values.with_event(ty, |start| ids.emit_dyn(start, ty));
+        (ids, began)
     }
 
     /// A span begins whose Start is lost because its type was refused. So sessions are told of it
@@ -130,9 +145,10 @@ impl Recorder {
         changes: u32,
     ) -> Option<u64> {
         self.tell_entered();
-        self.open(callsite, id, Told { changes, sessions: 0 }, None, || {
-            (self.ids_within(within), Began::now())
-        })
+        let Some(taken) = self.take(callsite, id, None) else { return id };
+        let (ids, began) = (self.ids_within(within), Began::now());
+        let told = Told { changes, sessions: 0 };
+        self.open(taken, id, &New { callsite, ids: &ids, began, told })
     }
 
     /// Makes ids for a span that begins there.
@@ -155,26 +171,28 @@ impl Recorder {
         SpanIds::new(parent.as_ref().map_or(bridge::Within::Nothing, bridge::Within::Span))
     }
 
-    /// Keeps a span, which `begin` begins. `start` is the type of its Start, if there is one.
+    /// Takes a row for a span that begins. `start` is the type of its Start, if there is one.
+    /// `None`: there is no room, and the span is counted.
     #[inline]
-    pub(super) fn open(
+    pub(super) fn take(
         &self,
         callsite: &'static Callsite,
         id: Option<u64>,
-        told: Told,
         start: Option<&'static EventType>,
-        begin: impl FnOnce() -> (SpanIds, Began),
-    ) -> Option<u64> {
+    ) -> Option<Taken<'_>> {
         let taken = match id {
             Some(id) => self.spans.take_for(id),
             None => self.spans.take_anywhere(),
         };
-        let Some(taken) = taken else {
+        if taken.is_none() {
             refuse(callsite, start);
-            return id;
-        };
-        let (ids, began) = begin();
-        let new = New { callsite, ids, began, told };
+        }
+        taken
+    }
+
+    /// Keeps a span that has begun. Returns its id.
+    #[inline]
+    pub(super) fn open(&self, taken: Taken<'_>, id: Option<u64>, new: &New<'_>) -> Option<u64> {
         match id {
             Some(id) => self.spans.open(taken, id, new).then_some(id),
             None => self.spans.open_with_own_id(taken, new),

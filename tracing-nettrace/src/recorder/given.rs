@@ -28,7 +28,7 @@ use tracing_core::{
 use super::{Recorder, Within};
 use crate::{
     callsite::Callsite,
-    row::Told,
+    row::{New, Told},
     sync::{AtomicU64, Mutex, Once, OnceLock, Ordering, PoisonError},
     values::{Recorded as _, Taken},
 };
@@ -153,12 +153,12 @@ impl Recorder {
         let ty = if is_wanted { callsite.event_type(start.signature()) } else { None };
         self.tell_entered();
         let told = Told { changes, sessions: ty.map_or(0, EventType::enabled) };
-        self.open(callsite, Some(id), told, ty, || {
+        if let Some(taken) = self.take(callsite, Some(id), ty) {
             if let Some(ty) = ty {
-                start.emit_in(ty, &ids);
+                start.with_event(ty, |start| ids.emit_dyn(start, ty));
             }
-            (ids, *began)
-        });
+            self.open(taken, Some(id), &New { callsite, ids: &ids, began: *began, told });
+        }
         records
     }
 
