@@ -54,8 +54,8 @@
 //! A session writes version 6. Its stage, and a conversion of a file, call [`Stream`] in the terms
 //! of version 6: threads are defined and removed, a thread's numbers count its attempts, stacks and
 //! label lists have ids. Each format's folder implements one internal trait, which tells these
-//! facts in the way of the format, and one `static` with the constants that callers can ask for. So a new format is a
-//! folder, its declaration, and an arm of [`Format`]; `format.rs` has the steps.
+//! facts in the way of the format, and one `static` with the constants that callers can ask for. So
+//! a new format is a folder, its declaration, and an arm of [`Format`]; `format.rs` has the steps.
 //!
 //! Sources of format facts: the NetTrace specification (version 6), and, where these pages say "the
 //! reference reader", the behaviour of Microsoft's TraceEvent library as the tests of this crate

@@ -179,6 +179,11 @@ fn ids() {
     }
 }
 
+/// A time of the trace in JSON. Its clock ticks once a nanosecond.
+fn moment(time: &str, ticks: u64) -> serde_json::Value {
+    serde_json::json!({ "time": time, "since_start_ns": ticks, "ticks": ticks })
+}
+
 /// Checks every number against a count by hand or from the dump.
 #[test]
 fn info_as_json() {
@@ -186,7 +191,6 @@ fn info_as_json() {
     let mut info = strict_json(text.trim_end());
     assert_eq!(code, 0);
     let rate = info["rate"].take();
-    let moment = |time: &str, ticks: u64| serde_json::json!({ "time": time, "since_start_ns": ticks, "ticks": ticks });
     let ty = |id: u64, name: &str, bytes: u64| {
         serde_json::json!({
             "provider": "heph", "name": name, "id": id, "events": 1, "payload_bytes": bytes,
