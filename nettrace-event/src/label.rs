@@ -5,8 +5,7 @@ use crate::{
     payload::primitive::{MAX_VARUINT64, put_varuint, read_varuint, read_varuint32, zigzag},
 };
 
-/// One label of an event: a correlation id, a replacement for a value of the event's type, or a
-/// key-value pair.
+/// A label whose texts are borrowed, as those who record events name it.
 ///
 /// ```
 /// use nettrace_event::Label;
@@ -16,8 +15,13 @@ use crate::{
 /// let labels = [Label::SpanId(u64::from_be_bytes(bytes)), Label::Str("tenant", "contoso")];
 /// assert_eq!(labels[0], Label::SpanId(0x00F0_67AA_0BA9_02B7));
 /// ```
+pub type Label<'a> = LabelOf<&'a str>;
+
+/// One label of an event: a correlation id, a replacement for a value of the event's type, or a
+/// key-value pair. `T` holds a text: [`&str`](Label) where events are recorded, `String` in a
+/// reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Label<'a> {
+pub enum LabelOf<T> {
     /// The activity that the event belongs to: a GUID in the byte order of RFC 4122.
     ActivityId([u8; 16]),
     /// The activity that caused that activity: a GUID in the byte order of RFC 4122.
@@ -27,9 +31,9 @@ pub enum Label<'a> {
     /// A W3C span id. W3C writes it big endian: convert it with `u64::from_be_bytes`.
     SpanId(u64),
     /// A key and a text.
-    Str(&'a str, &'a str),
+    Str(T, T),
     /// A key and a number.
-    Int(&'a str, i64),
+    Int(T, i64),
     /// Replaces the opcode of the event's type. The reference reader knows this label since 3.1.24;
     /// older readers (`dotnet-trace` 10) refuse the file.
     OpCode(u8),
@@ -68,7 +72,7 @@ pub mod kind {
     pub const VERSION: u8 = 10;
 }
 
-impl Label<'_> {
+impl<T> LabelOf<T> {
     /// The label's kind, as it is encoded: one of [`kind`].
     ///
     /// ```
@@ -91,6 +95,75 @@ impl Label<'_> {
             Self::Level(_) => kind::LEVEL,
             Self::Version(_) => kind::VERSION,
         }
+    }
+
+    /// The value of a label that replaces a value of the event's type.
+    #[must_use]
+    pub fn replacement(&self) -> Option<u64> {
+        match *self {
+            Self::OpCode(value) | Self::Level(value) | Self::Version(value) => Some(value.into()),
+            Self::Keywords(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl<T: AsRef<str>> LabelOf<T> {
+    /// The same label, with its texts borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> Label<'_> {
+        match self {
+            Self::ActivityId(id) => Label::ActivityId(*id),
+            Self::RelatedActivityId(id) => Label::RelatedActivityId(*id),
+            Self::TraceId(id) => Label::TraceId(*id),
+            Self::SpanId(id) => Label::SpanId(*id),
+            Self::Str(key, value) => Label::Str(key.as_ref(), value.as_ref()),
+            Self::Int(key, value) => Label::Int(key.as_ref(), *value),
+            Self::OpCode(value) => Label::OpCode(*value),
+            Self::Keywords(value) => Label::Keywords(*value),
+            Self::Level(value) => Label::Level(*value),
+            Self::Version(value) => Label::Version(*value),
+        }
+    }
+
+    /// The length of its texts in bytes.
+    #[must_use]
+    pub fn text_len(&self) -> usize {
+        match self {
+            Self::Str(key, value) => key.as_ref().len() + value.as_ref().len(),
+            Self::Int(key, _) => key.as_ref().len(),
+            _ => 0,
+        }
+    }
+}
+
+/// The kinds of labels that replace a value of the event's type.
+pub const REPLACEMENTS: [u8; 4] = [kind::OPCODE, kind::KEYWORDS, kind::LEVEL, kind::VERSION];
+
+/// The encoding of a label after its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelForm {
+    /// A fixed number of bytes.
+    Bytes(usize),
+    /// A key and a text.
+    Text,
+    /// A key and a number.
+    Number,
+}
+
+impl LabelForm {
+    /// The encoding of labels of a [`kind`]. `None`: there is no such kind.
+    #[must_use]
+    #[inline]
+    pub const fn of(kind: u8) -> Option<Self> {
+        Some(match kind {
+            kind::ACTIVITY_ID | kind::RELATED_ACTIVITY_ID | kind::TRACE_ID => Self::Bytes(16),
+            kind::SPAN_ID | kind::KEYWORDS => Self::Bytes(8),
+            kind::STR => Self::Text,
+            kind::INT => Self::Number,
+            kind::OPCODE | kind::LEVEL | kind::VERSION => Self::Bytes(1),
+            _ => return None,
+        })
     }
 }
 
@@ -171,9 +244,37 @@ pub struct LabelBytes<'a> {
     /// The key, in UTF-8, of a label that has one.
     pub key: &'a [u8],
     /// The bytes after the key.
-    value: &'a [u8],
+    pub value: &'a [u8],
     /// The length of the label in bytes, its kind included.
     pub len: usize,
+}
+
+impl<'a> LabelBytes<'a> {
+    /// Decodes the value. `text` makes a text of its bytes, which should be UTF-8. `None` if it
+    /// makes none.
+    #[inline]
+    #[must_use]
+    pub fn decode<T>(&self, text: impl Fn(&'a [u8]) -> Option<T>) -> Option<LabelOf<T>> {
+        let Self { kind, key, value, .. } = *self;
+        let word = || value.first_chunk().copied().map(u64::from_le_bytes);
+        let byte = || value.first().copied();
+        let guid = || value.first_chunk().map(guid::swapped);
+        Some(match kind {
+            kind::ACTIVITY_ID => LabelOf::ActivityId(guid()?),
+            kind::RELATED_ACTIVITY_ID => LabelOf::RelatedActivityId(guid()?),
+            kind::TRACE_ID => LabelOf::TraceId(*value.first_chunk()?),
+            kind::SPAN_ID => LabelOf::SpanId(word()?),
+            kind::STR => LabelOf::Str(text(key)?, text(counted(value, &mut 0)?)?),
+            kind::INT => {
+                let number = read_varuint(value, &mut 0, MAX_VARUINT64)?;
+                LabelOf::Int(text(key)?, unzigzag(number))
+            }
+            kind::OPCODE => LabelOf::OpCode(byte()?),
+            kind::KEYWORDS => LabelOf::Keywords(word()?),
+            kind::LEVEL => LabelOf::Level(byte()?),
+            _ => LabelOf::Version(byte()?),
+        })
+    }
 }
 
 /// Finds the end of the label at the start of `bytes`. Returns `None` if there is none.
@@ -193,17 +294,15 @@ pub struct LabelBytes<'a> {
 pub fn split_label(bytes: &[u8]) -> Option<LabelBytes<'_>> {
     let kind = *bytes.first()? & !LAST_LABEL;
     let (mut key, mut at) = (&[][..], 1);
-    if matches!(kind, kind::STR | kind::INT) {
+    let form = LabelForm::of(kind)?;
+    if !matches!(form, LabelForm::Bytes(_)) {
         key = counted(bytes, &mut at)?;
     }
     let value_at = at;
-    match kind {
-        kind::ACTIVITY_ID | kind::RELATED_ACTIVITY_ID | kind::TRACE_ID => at += 16,
-        kind::SPAN_ID | kind::KEYWORDS => at += 8,
-        kind::STR => _ = counted(bytes, &mut at)?,
-        kind::INT => _ = read_varuint(bytes, &mut at, MAX_VARUINT64)?,
-        kind::OPCODE | kind::LEVEL | kind::VERSION => at += 1,
-        _ => return None,
+    match form {
+        LabelForm::Bytes(len) => at += len,
+        LabelForm::Text => _ = counted(bytes, &mut at)?,
+        LabelForm::Number => _ = read_varuint(bytes, &mut at, MAX_VARUINT64)?,
     }
     Some(LabelBytes { kind, key, value: bytes.get(value_at..at)?, len: at })
 }
@@ -226,23 +325,9 @@ fn counted<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
 /// ```
 #[must_use]
 pub fn read_label(bytes: &[u8]) -> Option<(Label<'_>, usize)> {
-    let LabelBytes { kind, key, value, len } = split_label(bytes)?;
-    let key = core::str::from_utf8(key).ok()?;
-    let word = || value.first_chunk().copied().map(u64::from_le_bytes);
-    let byte = || value.first().copied();
-    let label = match kind {
-        kind::ACTIVITY_ID => Label::ActivityId(guid::swapped(value.first_chunk()?)),
-        kind::RELATED_ACTIVITY_ID => Label::RelatedActivityId(guid::swapped(value.first_chunk()?)),
-        kind::TRACE_ID => Label::TraceId(*value.first_chunk()?),
-        kind::SPAN_ID => Label::SpanId(word()?),
-        kind::STR => Label::Str(key, core::str::from_utf8(counted(value, &mut 0)?).ok()?),
-        kind::INT => Label::Int(key, unzigzag(read_varuint(value, &mut 0, MAX_VARUINT64)?)),
-        kind::OPCODE => Label::OpCode(byte()?),
-        kind::KEYWORDS => Label::Keywords(word()?),
-        kind::LEVEL => Label::Level(byte()?),
-        _ => Label::Version(byte()?),
-    };
-    Some((label, len))
+    let label = split_label(bytes)?;
+    let text = |bytes| core::str::from_utf8(bytes).ok();
+    Some((label.decode(text)?, label.len))
 }
 
 const fn unzigzag(value: u64) -> i64 {

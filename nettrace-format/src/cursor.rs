@@ -65,6 +65,13 @@ impl<'a> Cursor<'a> {
         self.bytes.len() - self.pos
     }
 
+    /// The bytes that are left.
+    #[must_use]
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.pos..]
+    }
+
     /// Whether no bytes are left.
     #[must_use]
     #[inline]

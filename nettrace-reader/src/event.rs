@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use nettrace_event::{guid, label::kind};
 use nettrace_format::{Metadata, Stack, Thread, Trace};
 
 use crate::{
-    labels::{Label, LabelKind, LastLabels},
+    labels::{Label, LastLabels},
     rows::Header,
     tables::{Definitions, Slot, Tables, ThreadTotals},
     value::Fields,
@@ -193,7 +194,7 @@ impl<'a> Event<'a> {
     /// let event = reader.next_event()?.unwrap();
     /// let labels = event.labels();
     /// let tenant = labels.iter().find_map(|label| match label {
-    ///     Label::Text(name, value) if name == "tenant" => Some(&**value),
+    ///     Label::Str(name, value) if name == "tenant" => Some(&**value),
     ///     _ => None,
     /// });
     /// assert_eq!(tenant, Some("contoso"));
@@ -210,7 +211,8 @@ impl<'a> Event<'a> {
             (header.related_activity_id, Label::RelatedActivityId),
         ];
         // An empty vector takes no memory.
-        Cow::Owned(ids.into_iter().filter(|(id, _)| *id != [0; 16]).map(|(id, f)| f(id)).collect())
+        let ids = ids.into_iter().filter(|(id, _)| *id != [0; 16]);
+        Cow::Owned(ids.map(|(id, label)| label(guid::swapped(&id))).collect())
     }
 
     /// Takes its [labels](Self::labels) into `last`. Returns whether they are others than before. Most
@@ -253,7 +255,7 @@ impl<'a> Event<'a> {
     /// ```
     #[must_use]
     pub fn opcode(&self) -> u8 {
-        let stated = self.last_label(LabelKind::OpCode).map(|code| code as u8);
+        let stated = self.last_label(kind::OPCODE).map(|code| code as u8);
         let stated = stated.or(self.metadata().opcode);
         stated.or_else(|| self.metadata().implied_opcode()).unwrap_or(0)
     }
@@ -271,7 +273,7 @@ impl<'a> Event<'a> {
     /// ```
     #[must_use]
     pub fn keywords(&self) -> u64 {
-        self.last_label(LabelKind::Keywords).unwrap_or(self.metadata().keywords)
+        self.last_label(kind::KEYWORDS).unwrap_or(self.metadata().keywords)
     }
 
     /// Its level: from its labels, else from its type.
@@ -287,7 +289,7 @@ impl<'a> Event<'a> {
     /// ```
     #[must_use]
     pub fn level(&self) -> u8 {
-        self.last_label(LabelKind::Level).map_or(self.metadata().level, |level| level as u8)
+        self.last_label(kind::LEVEL).map_or(self.metadata().level, |level| level as u8)
     }
 
     /// The version of its fields: from its labels, else from its type.
@@ -301,7 +303,7 @@ impl<'a> Event<'a> {
     /// ```
     #[must_use]
     pub fn version(&self) -> u8 {
-        self.last_label(LabelKind::Version).map_or(self.metadata().version, |version| version as u8)
+        self.last_label(kind::VERSION).map_or(self.metadata().version, |version| version as u8)
     }
 
     /// Decodes its payload, field by field.
@@ -322,7 +324,7 @@ impl<'a> Event<'a> {
     }
 
     /// The value of the last label of a kind.
-    fn last_label(&self, kind: LabelKind) -> Option<u64> {
+    fn last_label(&self, kind: u8) -> Option<u64> {
         let list = self.header.label_list;
         if list == 0 { None } else { self.tables.override_by(self.definitions, list, kind) }
     }

@@ -1,13 +1,16 @@
-//! Labels of events, and the parser of LabelList blocks of version 6.
+//! Labels of events.
 
 use std::sync::Arc;
 
-use nettrace_event::label::{LAST_LABEL, kind};
-use nettrace_format::{Cursor, Damage};
+use nettrace_event::label::{LabelOf, REPLACEMENTS};
+use nettrace_format::{
+    Cursor,
+    v6::{EncodedLabels, labels_in},
+};
 
 use crate::error::Read;
 
-/// One label of an event. The kinds are those of NetTrace V6, "LabelList".
+/// One label of an event, with its own texts. Invalid UTF-8 becomes U+FFFD.
 ///
 /// ```
 /// use nettrace_reader::Label;
@@ -23,30 +26,7 @@ use crate::error::Read;
 /// let labels = [Label::SpanId(7), Label::TraceId([0xAB; 16])];
 /// assert_eq!(trace_id(&labels).unwrap(), "ab".repeat(16));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Label {
-    /// The activity that the event belongs to (a GUID in the byte order of the format).
-    ActivityId([u8; 16]),
-    /// A related activity, usually the one that started this one.
-    RelatedActivityId([u8; 16]),
-    /// W3C trace id.
-    TraceId([u8; 16]),
-    /// W3C span id.
-    SpanId(u64),
-    /// A text with a name.
-    Text(String, String),
-    /// A number with a name.
-    Number(String, i64),
-    /// Replaces the opcode of the event type.
-    OpCode(u8),
-    /// Replaces the keywords of the event type.
-    Keywords(u64),
-    /// Replaces the level of the event type.
-    Level(u8),
-    /// Replaces the version of the event type.
-    Version(u8),
-}
+pub type Label = LabelOf<String>;
 
 /// The labels of an event, in the order of the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,133 +35,9 @@ pub struct LabelList {
     pub labels: Vec<Label>,
 }
 
-/// What a label says, as it is encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum LabelKind {
-    ActivityId = kind::ACTIVITY_ID,
-    RelatedActivityId = kind::RELATED_ACTIVITY_ID,
-    TraceId = kind::TRACE_ID,
-    SpanId = kind::SPAN_ID,
-    Text = kind::STR,
-    Number = kind::INT,
-    OpCode = kind::OPCODE,
-    Keywords = kind::KEYWORDS,
-    Level = kind::LEVEL,
-    Version = kind::VERSION,
-}
-
-impl LabelKind {
-    /// Bit of an encoded kind: the label is the last one of its list.
-    pub(crate) const LAST: u8 = LAST_LABEL;
-
-    /// The kind, and whether the label is the last one of its list.
-    #[inline]
-    fn read(cursor: &mut Cursor<'_>) -> Read<(Self, bool)> {
-        let at = *cursor;
-        let byte = cursor.u8()?;
-        let of = match byte & !Self::LAST {
-            kind::ACTIVITY_ID => Self::ActivityId,
-            kind::RELATED_ACTIVITY_ID => Self::RelatedActivityId,
-            kind::TRACE_ID => Self::TraceId,
-            kind::SPAN_ID => Self::SpanId,
-            kind::STR => Self::Text,
-            kind::INT => Self::Number,
-            kind::OPCODE => Self::OpCode,
-            kind::KEYWORDS => Self::Keywords,
-            kind::LEVEL => Self::Level,
-            kind::VERSION => Self::Version,
-            _ => return Err(at.damage("a label is of an unknown kind")),
-        };
-        Ok((of, byte & Self::LAST != 0))
-    }
-
-    /// Reads the value of a label of this kind, but makes nothing of it.
-    #[inline]
-    fn skip(self, cursor: &mut Cursor<'_>) -> Read<()> {
-        match self {
-            Self::ActivityId | Self::RelatedActivityId | Self::TraceId => cursor.bytes(16)?,
-            Self::SpanId | Self::Keywords => cursor.bytes(8)?,
-            Self::Text => {
-                cursor.skip_string()?;
-                return cursor.skip_string();
-            }
-            Self::Number => {
-                cursor.skip_string()?;
-                return cursor.varint64().map(drop);
-            }
-            Self::OpCode | Self::Level | Self::Version => cursor.bytes(1)?,
-        };
-        Ok(())
-    }
-
-    /// Reads a label of this kind.
-    fn label(self, cursor: &mut Cursor<'_>) -> Read<Label> {
-        Ok(match self {
-            Self::ActivityId => Label::ActivityId(cursor.array()?),
-            Self::RelatedActivityId => Label::RelatedActivityId(cursor.array()?),
-            Self::TraceId => Label::TraceId(cursor.array()?),
-            Self::SpanId => Label::SpanId(cursor.u64()?),
-            Self::Text => Label::Text(cursor.string()?, cursor.string()?),
-            Self::Number => Label::Number(cursor.string()?, cursor.varint64()?),
-            Self::OpCode => Label::OpCode(cursor.u8()?),
-            Self::Keywords => Label::Keywords(cursor.u64()?),
-            Self::Level => Label::Level(cursor.u8()?),
-            Self::Version => Label::Version(cursor.u8()?),
-        })
-    }
-}
-
-/// A label list, as it is encoded. It is sound.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EncodedLabels<'a> {
-    bytes: &'a [u8],
-    /// Bit `n`: the list has a label of kind `n`.
-    kinds: u32,
-}
-
-impl<'a> EncodedLabels<'a> {
-    /// Reads a list, but makes nothing of it.
-    fn read(cursor: &mut Cursor<'a>) -> Read<Self> {
-        let mut end = *cursor;
-        let mut kinds = 0;
-        loop {
-            let (kind, is_last) = LabelKind::read(&mut end)?;
-            kind.skip(&mut end)?;
-            kinds |= 1 << kind as u32;
-            if is_last {
-                let bytes = cursor.bytes(end.position() - cursor.position())?;
-                return Ok(Self { bytes, kinds });
-            }
-        }
-    }
-
-    pub(crate) fn bytes(self) -> &'a [u8] {
-        self.bytes
-    }
-
-    pub(crate) fn has(self, kind: LabelKind) -> bool {
-        self.kinds & 1 << kind as u32 != 0
-    }
-}
-
-/// The kind of each label of the list that begins at the first of these bytes, and a position
-/// before its value. The list is sound.
-pub(crate) fn labels(bytes: &[u8]) -> impl Iterator<Item = (LabelKind, Cursor<'_>)> {
-    let mut cursor = Some(Cursor::new(bytes, 0));
-    std::iter::from_fn(move || {
-        let mut value = cursor?;
-        let (kind, is_last) = LabelKind::read(&mut value).ok()?;
-        let mut next = value;
-        kind.skip(&mut next).ok()?;
-        cursor = (!is_last).then_some(next);
-        Some((kind, value))
-    })
-}
-
 /// The size of the list that begins at the first of these bytes. The list is sound.
 pub(crate) fn encoded_len(bytes: &[u8]) -> usize {
-    EncodedLabels::read(&mut Cursor::new(bytes, 0)).map_or(0, |list| list.bytes.len())
+    labels_in(bytes).last().map_or(0, |(at, label)| at + label.len)
 }
 
 /// Decodes the list that begins at the first of these bytes. The list is sound.
@@ -193,15 +49,13 @@ pub(crate) fn decode(bytes: &[u8]) -> LabelList {
 }
 
 /// The same, behind other labels. Returns the size of the list.
-fn decode_into(bytes: &[u8], labels: &mut Vec<Label>) -> usize {
-    let mut cursor = Cursor::new(bytes, 0);
-    while let Ok((kind, is_last)) = LabelKind::read(&mut cursor) {
-        labels.extend(kind.label(&mut cursor).ok());
-        if is_last {
-            break;
-        }
+fn decode_into(bytes: &[u8], to: &mut Vec<Label>) -> usize {
+    let mut size = 0;
+    for (at, label) in labels_in(bytes) {
+        to.extend(label.decode(|text| Some(String::from_utf8_lossy(text).into_owned())));
+        size = at + label.len;
     }
-    cursor.position()
+    size
 }
 
 /// A list that is too long to be decoded, or even compared, for each event that has it. Events take
@@ -210,8 +64,8 @@ fn decode_into(bytes: &[u8], labels: &mut Vec<Label>) -> usize {
 pub(crate) struct LongList {
     encoded: Vec<u8>,
     pub(crate) labels: Vec<Label>,
-    /// The values of the last labels that replace a fact of the event type, by their kinds.
-    overrides: [Option<u64>; 4],
+    /// The values of the last labels of each kind in [`REPLACEMENTS`].
+    overrides: [Option<u64>; REPLACEMENTS.len()],
 }
 
 impl LongList {
@@ -219,17 +73,8 @@ impl LongList {
     pub(crate) fn new(bytes: &[u8]) -> Self {
         let mut labels = Vec::new();
         let size = decode_into(bytes, &mut labels);
-        let mut overrides = [None; 4];
-        for label in &labels {
-            let (kind, value) = match *label {
-                Label::OpCode(code) => (LabelKind::OpCode, code.into()),
-                Label::Keywords(keywords) => (LabelKind::Keywords, keywords),
-                Label::Level(level) => (LabelKind::Level, level.into()),
-                Label::Version(version) => (LabelKind::Version, version.into()),
-                _ => continue,
-            };
-            overrides[kind as usize - LabelKind::OpCode as usize] = Some(value);
-        }
+        let last = |kind| labels.iter().rev().find(|label| label.kind() == kind);
+        let overrides = REPLACEMENTS.map(|kind| last(kind).and_then(Label::replacement));
         Self { encoded: bytes[..size].to_vec(), labels, overrides }
     }
 
@@ -239,9 +84,9 @@ impl LongList {
     }
 
     /// The value of the last label of a kind that replaces a fact of the event type.
-    pub(crate) fn override_by(&self, kind: LabelKind) -> Option<u64> {
-        let at = (kind as usize).checked_sub(LabelKind::OpCode as usize)?;
-        self.overrides.get(at).copied().flatten()
+    pub(crate) fn override_by(&self, kind: u8) -> Option<u64> {
+        let at = REPLACEMENTS.iter().position(|replacement| *replacement == kind)?;
+        self.overrides[at]
     }
 }
 
@@ -335,7 +180,8 @@ pub struct LabelLists<'a> {
 }
 
 impl<'a> LabelLists<'a> {
-    /// The lists of a block that [`parse_label_lists`] has accepted.
+    /// The lists of a block that [`read_label_lists`](nettrace_format::v6::read_label_lists) has
+    /// accepted.
     pub(crate) fn of(mut lists: Cursor<'a>) -> Read<Self> {
         let (next, left) = (lists.u32()?, lists.u32()?);
         Ok(Self { lists, next, left })
@@ -354,32 +200,10 @@ impl Iterator for LabelLists<'_> {
     }
 }
 
-/// Calls `define` with the offset, index and content of each list in a LabelList block of version
-/// 6.
-pub(crate) fn parse_label_lists<E: From<Damage>>(
-    mut cursor: Cursor<'_>,
-    mut define: impl FnMut(u64, u32, EncodedLabels<'_>) -> Result<(), E>,
-) -> Result<(), E> {
-    let first = cursor.u32()?;
-    if first == 0 {
-        return Err(cursor.damage("label lists are counted from 1").into());
-    }
-    let count = cursor.u32()?;
-    for i in 0..count {
-        let at = cursor;
-        let list = EncodedLabels::read(&mut cursor)?;
-        let index = first
-            .checked_add(i)
-            .ok_or(at.damage("the index of a label list does not fit 32 bits"))?;
-        define(at.offset(), index, list)?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Cursor, EncodedLabels, Label, LastLabels, decode, parse_label_lists};
-    use nettrace_format::Damage;
+    use super::{Cursor, EncodedLabels, Label, LastLabels, decode};
+    use nettrace_format::{Damage, v6::read_label_lists};
 
     #[test]
     fn two_lists_by_hand() {
@@ -388,18 +212,14 @@ mod tests {
         bytes.extend([5 | 0x80, 1, b'k', 1, b'v']);
         bytes.extend([6, 1, b'n', 3, 7, 1, 9, 2, 10 | 0x80, 3]);
         let mut lists = Vec::new();
-        parse_label_lists(Cursor::new(&bytes, 0), |offset, index, list| {
+        read_label_lists(Cursor::new(&bytes, 0), |offset, index, list| {
             lists.push((offset, index, decode(list.bytes()).labels));
             Ok::<_, Damage>(())
         })
         .unwrap();
-        let first = vec![Label::SpanId(0x8000_0000_0000_0001), Label::Text("k".into(), "v".into())];
-        let second = vec![
-            Label::Number("n".into(), -2),
-            Label::OpCode(1),
-            Label::Level(2),
-            Label::Version(3),
-        ];
+        let first = vec![Label::SpanId(0x8000_0000_0000_0001), Label::Str("k".into(), "v".into())];
+        let second =
+            vec![Label::Int("n".into(), -2), Label::OpCode(1), Label::Level(2), Label::Version(3)];
         assert_eq!(lists, [(8, 5, first), (22, 6, second)]);
     }
 
@@ -425,9 +245,10 @@ mod tests {
     #[test]
     fn damage() {
         let parse = |bytes: &[u8]| {
-            parse_label_lists(Cursor::new(bytes, 0), |_, _, _: EncodedLabels<'_>| {
-                Ok::<_, Damage>(())
-            })
+            read_label_lists(
+                Cursor::new(bytes, 0),
+                |_, _, _: EncodedLabels<'_>| Ok::<_, Damage>(()),
+            )
             .unwrap_err()
             .what
         };

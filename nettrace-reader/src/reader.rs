@@ -9,7 +9,7 @@ use crate::{
     event::Event,
     framing::{BlockHead, Blocks, Format},
     input::Source,
-    labels, metadata,
+    metadata,
     options::Options,
     rows::{EventBlock, Rows},
     sorted::SortedReader,
@@ -477,7 +477,7 @@ impl<R: Source> Reader<R> {
             BlockKind::Stack => v6::read_stacks(&mut cursor, |offset, id, addresses| {
                 tables.define_stack(offset, id, addresses).map_err(Stop::Error)
             })?,
-            BlockKind::LabelList => labels::parse_label_lists(cursor, |offset, index, list| {
+            BlockKind::LabelList => v6::read_label_lists(cursor, |offset, index, list| {
                 tables.define_label_list(offset, index, list).map(drop).map_err(Stop::Error)
             })?,
             BlockKind::Thread => v6::read_thread_rows(cursor, |offset, thread| {

@@ -5,12 +5,12 @@ use std::{borrow::Cow, mem::size_of, ops::Range};
 pub use crate::tables::numbers::ThreadTotals;
 pub(crate) use crate::tables::{cost::cost_of_metadata, numbers::Number};
 use foldhash::HashMap;
-use nettrace_format::{Metadata, Stack, Thread, Trace};
+use nettrace_format::{Metadata, Stack, Thread, Trace, v6::EncodedLabels};
 
 use crate::{
     error::{Error, ErrorKind, Result, Table},
     framing::Format,
-    labels::{EncodedLabels, Label, LabelKind, LastLabels},
+    labels::{Label, LastLabels},
     options::Dialect,
     runtime,
     tables::{cost::cost_of_thread, label_lists::LabelLists, numbers::Numbering},
@@ -520,7 +520,7 @@ impl Tables {
         &self,
         definitions: Definitions,
         index: u32,
-        kind: LabelKind,
+        kind: u8,
     ) -> Option<u64> {
         self.lists(definitions).override_by(definitions, index, kind)
     }

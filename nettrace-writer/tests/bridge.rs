@@ -197,7 +197,7 @@ fn an_event_of_a_span_needs_no_entry() {
             let number = expected.len() as u64;
             let parent = span
                 .and_then(SpanIds::parent_id)
-                .map(|parent| ActivityId::from_span_id(parent, std::process::id()).to_bytes_le());
+                .map(|parent| ActivityId::from_span_id(parent, std::process::id()).to_bytes());
             let id = span.map(|span| span.span_id().to_u64());
             expected.push((number, id, parent, has_label));
             Made(ty, number)
@@ -384,7 +384,7 @@ fn spans_of_opentelemetry_have_its_ids() {
         |span: &opentelemetry::trace::SpanContext| u64::from_be_bytes(span.span_id().to_bytes());
     let activity = |span: u64| {
         let span = nettrace_event::trace_context::SpanId::from_u64(span).unwrap();
-        ActivityId::from_span_id(span, std::process::id()).to_bytes_le()
+        ActivityId::from_span_id(span, std::process::id()).to_bytes()
     };
     for event in all.iter().chain(&some) {
         assert_eq!(event.trace, outer.trace_id().to_bytes(), "{event:?}");

@@ -41,7 +41,7 @@ fn a_scope_that_nobody_listened_to_stays_empty() {
     let session = session.start().unwrap();
     Step { value: 5 }.emit();
     session.finish().unwrap();
-    let within = [Read::Text("scope".into(), "within".into())];
+    let within = [Read::Str("scope".into(), "within".into())];
     let expected: [&[Read]; 5] = [&[], &within, &within, &[], &[Read::SpanId(4)]];
     assert_eq!(labels(&first), expected);
     assert_eq!(labels(&second), [&[] as &[Read]]);

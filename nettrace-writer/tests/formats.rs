@@ -18,7 +18,7 @@ use nettrace_writer::{
 use proptest::{collection::vec, option, prelude::*};
 use testkit::process::{alone, one_at_a_time};
 
-use crate::formats_support::{Seen, Threads, Told, guid, read};
+use crate::formats_support::{Seen, Threads, Told, read};
 
 const FORMATS: [Format; 4] = [Format::V6, Format::V5, Format::V4, Format::Heph];
 
@@ -152,11 +152,11 @@ impl Accompanied {
     /// The labels that a format can express.
     fn labels(&self, format: Format) -> Vec<Read> {
         let mut labels = Vec::new();
-        labels.extend(self.activity.map(|id| Read::ActivityId(guid(id))));
+        labels.extend(self.activity.map(Read::ActivityId));
         if matches!(format, Format::V6 | Format::Heph) {
             labels.extend(self.span.map(Read::SpanId));
-            labels.extend(self.text.clone().map(|text| Read::Text("text".into(), text)));
-            labels.extend(self.number.map(|number| Read::Number("number".into(), number)));
+            labels.extend(self.text.clone().map(|text| Read::Str("text".into(), text)));
+            labels.extend(self.number.map(|number| Read::Int("number".into(), number)));
         }
         labels
     }

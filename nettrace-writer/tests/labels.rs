@@ -14,7 +14,7 @@ use nettrace_writer::{
 use proptest::{collection::vec, prelude::*};
 use testkit::{process::one_at_a_time, reference::judged};
 
-use crate::formats_support::{guid, read};
+use crate::formats_support::read;
 
 const FORMATS: [Format; 4] = [Format::V6, Format::V5, Format::V4, Format::Heph];
 
@@ -97,11 +97,11 @@ fn in_force(scopes: &[Vec<Label<'static>>], format: Format) -> Vec<Read> {
     }
     let says_all = matches!(format, Format::V6 | Format::Heph);
     let labels = labels.into_iter().filter_map(|label| match label {
-        Label::ActivityId(id) => Some(Read::ActivityId(guid(id))),
+        Label::ActivityId(id) => Some(Read::ActivityId(id)),
         _ if !says_all => None,
         Label::SpanId(id) => Some(Read::SpanId(id)),
-        Label::Str(key, value) => Some(Read::Text(key.into(), value.into())),
-        Label::Int(key, value) => Some(Read::Number(key.into(), value)),
+        Label::Str(key, value) => Some(Read::Str(key.into(), value.into())),
+        Label::Int(key, value) => Some(Read::Int(key.into(), value)),
         other => panic!("nobody has entered {other:?}"),
     });
     labels.collect()

@@ -68,14 +68,10 @@ fn verify(event: &Seen) {
     let mut labels = Vec::new();
     let (outer, inner) = (at % 3 != 0, at % 5 == 1);
     labels.extend(Some(Read::SpanId(at / 10 + 1)).filter(|_| outer && !inner));
-    labels.extend(Some(Read::Text("outer".into(), text)).filter(|_| outer));
-    labels.extend(Some(Read::Number("n".into(), -1)).filter(|_| outer && !inner));
+    labels.extend(Some(Read::Str("outer".into(), text)).filter(|_| outer));
+    labels.extend(Some(Read::Int("n".into(), -1)).filter(|_| outer && !inner));
     if inner {
-        labels.extend([
-            Read::SpanId(value + 1),
-            Read::Number("n".into(), at as i64),
-            Read::Level(1),
-        ]);
+        labels.extend([Read::SpanId(value + 1), Read::Int("n".into(), at as i64), Read::Level(1)]);
     }
     assert_eq!(event.labels, labels, "{event:#?}");
     assert_eq!((event.level, event.keywords), (if inner { 1 } else { 3 }, 0x10), "{event:#?}");

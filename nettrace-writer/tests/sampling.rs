@@ -372,7 +372,7 @@ fn errors_are_recorded_with_the_ids_in_force() {
         let is_inside = number < 9;
         assert_eq!(has(Read::TraceId(ids.trace_id().to_bytes())), is_inside, "{number}");
         assert_eq!(has(Read::SpanId(ids.span_id().to_u64())), is_inside, "{number}");
-        assert_eq!(has(Read::Number("a".into(), 1)), number == 7);
+        assert_eq!(has(Read::Int("a".into(), 1)), number == 7);
         assert_eq!(event.stack.len(), if number == 4 { 2 } else { 0 });
     }
 }

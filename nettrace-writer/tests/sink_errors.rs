@@ -25,7 +25,7 @@ use proptest::{collection::vec, prelude::*};
 use testkit::{effort::all_or, process::one_at_a_time, reference::judged_of_many};
 
 use crate::{
-    errors_support::{Answer, Faulty, Seen, guid, read},
+    errors_support::{Answer, Faulty, Seen, read},
     trace_support::{Hostile, schema},
 };
 
@@ -148,7 +148,7 @@ fn labels(entered: &[u8], format: Format) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     let has_words = matches!(format, Format::V6 | Format::Heph);
     for label in entered {
-        let activity = |id: u8| ("activity".to_owned(), format!("{:?}", guid([id; 16])));
+        let activity = |id: u8| ("activity".to_owned(), format!("{:?}", [id; 16]));
         let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let said = match label {
             0 => [Some(activity(7)), None],
@@ -164,7 +164,7 @@ fn labels(entered: &[u8], format: Format) -> BTreeMap<String, String> {
 fn labels_of(seen: &Seen) -> BTreeMap<String, String> {
     let labels = seen.labels.iter().map(|label| match label {
         Read::ActivityId(id) => ("activity".to_owned(), format!("{id:?}")),
-        Read::Text(key, value) => (key.clone(), value.clone()),
+        Read::Str(key, value) => (key.clone(), value.clone()),
         other => panic!("nobody has entered {other:?}"),
     });
     labels.collect()

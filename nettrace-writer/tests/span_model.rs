@@ -77,7 +77,7 @@ impl InForce {
     fn as_read(&self) -> Vec<String> {
         let activity = |span| {
             let span = SpanId::from_u64(span).unwrap();
-            ActivityId::from_span_id(span, process::id()).to_bytes_le()
+            ActivityId::from_span_id(span, process::id()).to_bytes()
         };
         let mut labels = Vec::new();
         if let Some((span, parent, trace)) = self.span {
@@ -86,7 +86,7 @@ impl InForce {
             labels.extend([Read::TraceId(trace), Read::SpanId(span)]);
         }
         let own = self.labels.iter();
-        labels.extend(own.map(|(key, value)| Read::Number((*key).into(), *value)));
+        labels.extend(own.map(|(key, value)| Read::Int((*key).into(), *value)));
         sorted(&labels)
     }
 }

@@ -171,8 +171,8 @@ fn tree(sink: &MemorySink) -> Vec<String> {
                 Label::ActivityId(id) => own = Some(*id),
                 Label::RelatedActivityId(id) => related = Some(*id),
                 Label::TraceId(id) => traces.push(*id),
-                Label::Text(key, value) => given += &format!(" {key}={value}"),
-                Label::Number(key, value) => given += &format!(" {key}={value}"),
+                Label::Str(key, value) => given += &format!(" {key}={value}"),
+                Label::Int(key, value) => given += &format!(" {key}={value}"),
                 _ => {}
             }
         }

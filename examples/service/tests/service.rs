@@ -124,7 +124,7 @@ fn spans(trace: &Path) -> BTreeSet<Edge> {
         if !event.metadata().name.ends_with("Start") {
             continue;
         }
-        let path = |id: &[u8; 16]| ActivityId::from_bytes_le(*id).path().unwrap().to_string();
+        let path = |id: &[u8; 16]| ActivityId::from_bytes(*id).path().unwrap().to_string();
         let (mut own, mut parent) = (None, None);
         for label in &*event.labels() {
             match label {

@@ -100,8 +100,8 @@ impl Room {
     fn parts(&mut self, event: &Event<'_>, is_csv: bool) -> Parts {
         if event.labels_into(&mut self.labels) {
             let sizes = self.labels.labels().iter().map(|label| match label {
-                Label::Text(key, value) => key.len() + value.len(),
-                Label::Number(key, _) => key.len() + 8,
+                Label::Str(key, value) => key.len() + value.len(),
+                Label::Int(key, _) => key.len() + 8,
                 _ => 16,
             });
             self.size = sizes.sum();

@@ -95,10 +95,8 @@ pub(super) fn define(redaction: &mut Redaction, metadata: &Metadata) {
 /// A label, with another value if its key was named.
 pub(super) fn label(redaction: &mut Redaction, label: &Label) -> Label {
     match label {
-        Label::Text(key, value) => {
-            Label::Text(key.clone(), redaction.text(key, value).into_owned())
-        }
-        Label::Number(key, value) => Label::Number(key.clone(), redaction.number(key, *value)),
+        Label::Str(key, value) => Label::Str(key.clone(), redaction.text(key, value).into_owned()),
+        Label::Int(key, value) => Label::Int(key.clone(), redaction.number(key, *value)),
         label => label.clone(),
     }
 }

@@ -30,7 +30,7 @@ use crate::{
         omissions::Omissions,
         payload::normalize_payload,
         sequence::Numbers,
-        types::{self, Known, Refused, Types},
+        types::{Known, Refused, Types},
     },
     failure::Failure,
 };
@@ -151,8 +151,7 @@ impl ToStream {
         }
         let has_labels = header.label_list != 0 || self.is_from_older;
         let read = if has_labels { event.labels() } else { Default::default() };
-        let labels: Vec<Label<'_>> = read.iter().filter_map(types::label).collect();
-        self.left_out.labels += (read.len() - labels.len()) as u64;
+        let labels: Vec<Label<'_>> = read.iter().map(|label| label.borrowed()).collect();
         let header = RowHeader {
             metadata_id: known.id,
             sequence,

@@ -1,4 +1,4 @@
-//! Event types and labels, converted from the reader's types to the writer's.
+//! Event types, converted from the reader's types to the writer's.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use nettrace_event::{
     ArrayLayout, EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema, StrEncoding,
     guid, keys,
 };
-use nettrace_format::{Format, FormatError, NumberedType, Stream, content::Label, v6};
+use nettrace_format::{Format, FormatError, NumberedType, Stream, v6};
 use nettrace_reader::{Field, Metadata, Type};
 use nettrace_views::model::has_fields_of_single;
 
@@ -85,31 +85,6 @@ fn opcode(of: &Metadata, is_older: bool) -> Option<u8> {
 /// Pairs of texts, borrowed.
 pub(crate) fn pairs(of: &[(String, String)]) -> Vec<(&str, &str)> {
     of.iter().map(|(key, value)| (&**key, &**value)).collect()
-}
-
-/// A label; `None` if this program does not know its kind.
-pub(super) fn label(of: &nettrace_reader::Label) -> Option<Label<'_>> {
-    use nettrace_reader::Label as Read;
-    Some(match of {
-        Read::ActivityId(id) => Label::ActivityId(guid::swapped(id)),
-        Read::RelatedActivityId(id) => Label::RelatedActivityId(guid::swapped(id)),
-        Read::TraceId(id) => Label::TraceId(*id),
-        Read::SpanId(id) => Label::SpanId(*id),
-        Read::Text(key, value) => Label::Str(key, value),
-        Read::Number(key, value) => Label::Int(key, *value),
-        Read::OpCode(value) => Label::OpCode(*value),
-        Read::Keywords(value) => Label::Keywords(*value),
-        Read::Level(value) => Label::Level(*value),
-        Read::Version(value) => Label::Version(*value),
-        _ => return None,
-    })
-}
-
-/// Appends labels as one list of a LabelList block. Labels of unknown kinds are left out. Returns
-/// how many those are.
-pub(crate) fn encode_labels(of: &[nettrace_reader::Label], out: &mut Vec<u8>) -> u64 {
-    v6::label_list_row(of.iter().filter_map(label), out);
-    of.iter().filter(|of| label(of).is_none()).count() as u64
 }
 
 /// The fields of an event whose payload is written as bytes, in formats where each value needs a

@@ -170,7 +170,7 @@ impl ToV6 {
                 all = list.labels.iter().map(|label| redact::label(redaction, label)).collect();
             }
             row.clear();
-            self.left_out.labels += types::encode_labels(&all, &mut row);
+            label_list_row(all.iter().map(|label| label.borrowed()), &mut row);
             self.composer.label_list_with_id(id, &row, out)?;
         }
         Ok(())

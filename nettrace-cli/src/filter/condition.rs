@@ -258,7 +258,7 @@ impl Condition {
 
 fn span_of_activity(label: &Label) -> Option<Scalar<'_>> {
     let Label::ActivityId(id) = label else { return None };
-    ActivityId::from_bytes_le(*id).span_id().map(|id| Scalar::Id(id.to_string()))
+    ActivityId::from_bytes(*id).span_id().map(|id| Scalar::Id(id.to_string()))
 }
 
 /// A value that has no values inside.
@@ -304,7 +304,7 @@ mod tests {
         ];
         let id = std::array::from_fn(|i| i as u8 * 17);
         let labels =
-            [Label::TraceId(id), Label::SpanId(10), Label::Number("k".into(), -1), Label::Level(2)];
+            [Label::TraceId(id), Label::SpanId(10), Label::Int("k".into(), -1), Label::Level(2)];
         condition.parse::<Condition>().unwrap().test(&fields, &labels)
     }
 
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn span_ids_in_activity_ids() {
         let of = |span| ActivityId::from_span_id(SpanId::from_u64(span).unwrap(), 77);
-        let activity = Label::ActivityId(of(10).to_bytes_le());
+        let activity = Label::ActivityId(of(10).to_bytes());
         let test = |condition: &str, labels: &[Label]| {
             condition.parse::<Condition>().unwrap().test(&[], labels)
         };

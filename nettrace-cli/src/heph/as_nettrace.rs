@@ -29,9 +29,9 @@ use nettrace_format::{
     content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
     v6::{self, SequencePointFlags, ThreadSequence, label_list_row},
 };
-use nettrace_reader::heph::{Reader, Totals};
+use nettrace_reader::heph::{Kind, Reader, Totals};
 
-use self::parsed::{Code, Edges, FieldType, OwnLabel, Parsed, Type};
+use self::parsed::{Edges, FieldType, Parsed, Type};
 use crate::{
     event_ids::{EventIds, IdRequest, Sharing},
     source::Bytes,
@@ -234,7 +234,7 @@ impl AsNetTrace {
         }
         stream.sequence = stream.sequence.wrapping_add(1).wrapping_add(lost_before as u32);
         let mut labels = Vec::new();
-        label_list_row(event.labels.iter().map(OwnLabel::label), &mut labels);
+        label_list_row(event.labels.iter().map(|label| label.borrowed()), &mut labels);
         let header = RowHeader {
             metadata_id,
             sequence: stream.sequence,
@@ -289,11 +289,11 @@ impl AsNetTrace {
 fn describe(ty: &Type, id: u32, event_id: u32) -> Result<Vec<u8>, FormatError> {
     fn described(ty: FieldType) -> nettrace_format::Type {
         use nettrace_format::Type;
-        let plain = match ty.code {
-            Code::Unsigned => Type::UInt64,
-            Code::Signed => Type::Int64,
-            Code::Float => Type::Double,
-            Code::Text => Type::Array(Box::new(Type::Utf16CodeUnit)),
+        let plain = match ty.kind {
+            Kind::U64 => Type::UInt64,
+            Kind::I64 => Type::Int64,
+            Kind::F64 => Type::Double,
+            _ => Type::Array(Box::new(Type::Utf16CodeUnit)),
         };
         if ty.is_array { Type::Array(Box::new(plain)) } else { plain }
     }

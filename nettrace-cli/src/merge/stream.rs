@@ -164,7 +164,8 @@ impl Take for Stream {
             next.labels.clear();
             next.labels.extend_from_slice(kept.labels.encoded());
             if kept.labels.encoded().is_empty() {
-                types::encode_labels(kept.labels.labels(), &mut next.labels);
+                let labels = kept.labels.labels().iter().map(|label| label.borrowed());
+                v6::label_list_row(labels, &mut next.labels);
             }
         }
         next.payload.clear();

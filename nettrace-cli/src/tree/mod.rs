@@ -433,7 +433,7 @@ impl TreeOptions {
 fn flow(event: &Event<'_>) -> Option<Flow> {
     let labels = event.labels();
     let substream = labels.iter().find_map(|label| match label {
-        Label::Text(key, text) if key == SUBSTREAM => u64::from_str_radix(text, 16).ok(),
+        Label::Str(key, text) if key == SUBSTREAM => u64::from_str_radix(text, 16).ok(),
         _ => None,
     })?;
     Some(Flow { thread: event.thread().os_thread_id?, substream })

@@ -12,7 +12,7 @@
 //! | Stack | [`stack_block`] | [`read_stacks`] |
 //! | Thread | rows by [`thread_row`], [`thread_block`] | [`read_thread_rows`] |
 //! | RemoveThread | [`remove_thread_block`] | [`read_removed_threads`] |
-//! | LabelList | [`label_list_block`], or rows by [`label_list_row`], [`label_rows_header`] | [`read_label`] |
+//! | LabelList | [`label_list_block`], or rows by [`label_list_row`], [`label_rows_header`] | [`read_label_lists`] |
 //!
 //! # Example
 //!
@@ -118,8 +118,8 @@ pub use crate::{
             event_block_header,
         },
         label_lists::{
-            LAST_LABEL, LabelBytes, label_list_block, label_list_row, label_rows_header, put_label,
-            read_label, split_label,
+            EncodedLabels, LAST_LABEL, LabelBytes, label_list_block, label_list_row,
+            label_rows_header, labels_in, put_label, read_label, read_label_lists, split_label,
         },
         metadata::{
             MetadataRow, metadata_block, metadata_row, put_metadata_row, read_metadata_rows,

@@ -7,9 +7,11 @@
 use std::{borrow::Cow, mem::size_of, sync::Arc};
 
 use foldhash::HashMap;
+use nettrace_event::label::{REPLACEMENTS, kind};
+use nettrace_format::v6::{EncodedLabels, labels_in};
 
 use crate::{
-    labels::{self, EncodedLabels, Label, LabelKind, LabelList, LastLabels, LongList},
+    labels::{self, Label, LabelList, LastLabels, LongList},
     tables::{Definitions, spans::Spans},
 };
 
@@ -57,8 +59,7 @@ struct Place(usize);
 
 impl Place {
     fn new(start: usize, list: EncodedLabels<'_>) -> Self {
-        let kinds = [LabelKind::OpCode, LabelKind::Keywords, LabelKind::Level, LabelKind::Version];
-        Self(start << 1 | usize::from(kinds.into_iter().any(|kind| list.has(kind))))
+        Self(start << 1 | usize::from(REPLACEMENTS.into_iter().any(|kind| list.has(kind))))
     }
 
     fn has_overrides(self) -> bool {
@@ -149,17 +150,16 @@ impl LabelLists {
         &self,
         definitions: Definitions,
         index: u32,
-        wanted: LabelKind,
+        wanted: u8,
     ) -> Option<u64> {
         let replaced = self.replaced_since(definitions, index);
         let place = replaced.or_else(|| self.place(index)).filter(|place| place.has_overrides())?;
         if let Some(list) = self.long(place) {
             return list.override_by(wanted);
         }
-        let labels = labels::labels(place.of(&self.bytes));
-        let (kind, mut value) = labels.filter(|(kind, _)| *kind == wanted).last()?;
-        let is_long = kind == LabelKind::Keywords;
-        if is_long { value.u64().ok() } else { value.u8().ok().map(u64::from) }
+        let labels = labels_in(place.of(&self.bytes));
+        let (_, last) = labels.filter(|(_, label)| label.kind == wanted).last()?;
+        last.decode(|_| Some(""))?.replacement()
     }
 
     /// Where the list is that had the index at a place of the stream, if it was replaced since.
@@ -189,7 +189,7 @@ impl LabelLists {
                 self.decoded_cost -= cost_of_decoded(&list);
             }
         }
-        let has_texts = list.has(LabelKind::Text) || list.has(LabelKind::Number);
+        let has_texts = list.has(kind::STR) || list.has(kind::INT);
         if list.bytes().len() > LARGEST_SHORT {
             let list = LongList::new(place.of(&self.bytes));
             self.decoded_cost += list.cost();
@@ -270,15 +270,7 @@ impl LabelLists {
 }
 
 fn cost_of_decoded(list: &LabelList) -> usize {
-    let texts: usize = list
-        .labels
-        .iter()
-        .map(|label| match label {
-            Label::Text(key, value) => key.len() + value.len(),
-            Label::Number(key, _) => key.len(),
-            _ => 0,
-        })
-        .sum();
+    let texts: usize = list.labels.iter().map(Label::text_len).sum();
     2 * size_of::<(u32, LabelList)>() + list.labels.len() * size_of::<Label>() + texts
 }
 
@@ -287,8 +279,9 @@ mod tests {
     use std::borrow::Cow;
 
     use super::{LEAST_DEAD, LabelLists};
-    use crate::labels::{Label, LabelKind, LastLabels, parse_label_lists};
-    use nettrace_format::{Cursor, Damage};
+    use crate::labels::{Label, LastLabels};
+    use nettrace_event::{guid, label::kind};
+    use nettrace_format::{Cursor, Damage, v6::read_label_lists};
 
     /// Adds one list: a text and a level.
     fn insert(lists: &mut LabelLists, definition: u64, index: u32, text: &str, level: u8) -> bool {
@@ -297,7 +290,7 @@ mod tests {
         block.extend(text.bytes());
         block.extend([0x89, level]);
         let mut is_replaced = None;
-        parse_label_lists(Cursor::new(&block, 0), |_, index, list| {
+        read_label_lists(Cursor::new(&block, 0), |_, index, list| {
             is_replaced = Some(lists.insert(definition, index, list));
             Ok::<_, Damage>(())
         })
@@ -308,11 +301,11 @@ mod tests {
     #[track_caller]
     fn check(lists: &LabelLists, definitions: u64, index: u32, text: &str, level: u8) {
         assert!(lists.contains(index));
-        let expected = [Label::Text("k".into(), text.into()), Label::Level(level)];
+        let expected = [Label::Str("k".into(), text.into()), Label::Level(level)];
         assert_eq!(*lists.labels(definitions, index), expected);
         let found = |kind| lists.override_by(definitions, index, kind);
-        assert_eq!(found(LabelKind::Level), Some(level.into()));
-        assert_eq!(found(LabelKind::OpCode), None);
+        assert_eq!(found(kind::LEVEL), Some(level.into()));
+        assert_eq!(found(kind::OPCODE), None);
     }
 
     #[test]
@@ -384,7 +377,7 @@ mod tests {
             block.push(if is_last { kind | 0x80 } else { *kind });
             block.extend(*value);
         }
-        parse_label_lists(Cursor::new(&block, 0), |_, index, list| {
+        read_label_lists(Cursor::new(&block, 0), |_, index, list| {
             lists.insert(index.into(), index, list);
             Ok::<_, Damage>(())
         })
@@ -396,9 +389,9 @@ mod tests {
         let activity = |span: u8| [0xF0, 0, 0, 0, 8, 0xF0, span, 0, 0, 0, 0, 0, 1, 2, 3, 4];
         let (first, second, other) = (activity(1), activity(2), activity(9));
         let span = |span: u8| 0x0800_0000_0000_0000 | u64::from(span);
-        let of = |span: u8| Label::ActivityId(activity(span));
-        let related = |span: u8| Label::RelatedActivityId(activity(span));
-        let text = Label::Text("k".into(), "v".into());
+        let of = |span: u8| Label::ActivityId(guid::swapped(&activity(span)));
+        let related = |span: u8| Label::RelatedActivityId(guid::swapped(&activity(span)));
+        let text = Label::Str("k".into(), "v".into());
         let (trace, another) = ([7; 16], [8; 16]);
         let mut lists = LabelLists::default();
         // No trace is known, and no span with that activity.
@@ -447,7 +440,7 @@ mod tests {
         (0..1_000).for_each(|level| block.extend([9, level as u8]));
         block.extend([0x87, 3]);
         let insert = |lists: &mut LabelLists, definition| {
-            parse_label_lists(Cursor::new(&block, 0), |_, index, list| {
+            read_label_lists(Cursor::new(&block, 0), |_, index, list| {
                 lists.insert(definition, index, list);
                 Ok::<_, Damage>(())
             })
@@ -464,9 +457,9 @@ mod tests {
         assert_eq!((last.labels().len(), last.encoded().len()), (1_001, 2_002));
         assert!(matches!(lists.labels(3, 1), Cow::Borrowed(_)));
         let found = |lists: &LabelLists, kind| lists.override_by(3, 1, kind);
-        assert_eq!(found(&lists, LabelKind::Level), Some(999 % 256));
-        assert_eq!(found(&lists, LabelKind::OpCode), Some(3));
-        assert_eq!(found(&lists, LabelKind::Version), None);
+        assert_eq!(found(&lists, kind::LEVEL), Some(999 % 256));
+        assert_eq!(found(&lists, kind::OPCODE), Some(3));
+        assert_eq!(found(&lists, kind::VERSION), None);
         // One that is replaced is still there for the events before.
         let cost = lists.cost();
         for definition in 10..200 {

@@ -4,9 +4,9 @@
 //! in the activity id of the span, and the trace is that of the parent. This module puts both back.
 
 use foldhash::HashMap;
-use nettrace_format::Cursor;
+use nettrace_event::label::{LAST_LABEL, kind};
 
-use crate::labels::{self, EncodedLabels, LabelKind};
+use nettrace_format::v6::EncodedLabels;
 
 /// The traces of the spans that have lists.
 #[derive(Debug, Default)]
@@ -33,18 +33,18 @@ impl Spans {
         let bytes = list.bytes();
         let start = out.len();
         out.extend_from_slice(bytes);
-        if bytes.first().is_none_or(|kind| kind & !LabelKind::LAST != LabelKind::ActivityId as u8) {
+        if bytes.first().is_none_or(|first| first & !LAST_LABEL != kind::ACTIVITY_ID) {
             return;
         }
         let (mut span, mut related, mut trace, mut end) = (None, None, None, 0);
-        for (kind, mut value) in labels::labels(bytes) {
-            match kind {
-                LabelKind::ActivityId => span = span_in(&mut value),
-                LabelKind::RelatedActivityId => related = span_in(&mut value),
-                LabelKind::TraceId => trace = value.array().ok(),
+        for (at, label) in list.labels() {
+            match label.kind {
+                kind::ACTIVITY_ID => span = span_in(label.value),
+                kind::RELATED_ACTIVITY_ID => related = span_in(label.value),
+                kind::TRACE_ID => trace = label.value.first_chunk().copied(),
                 _ => continue,
             }
-            end = value.position();
+            end = at + label.len;
         }
         let Some(span) = span else { return };
         let inherited = || self.traces.get(&related?).copied();
@@ -52,29 +52,29 @@ impl Spans {
         let Some(trace) = own.or_else(inherited) else { return };
         self.traces.insert(span, trace);
         let mut left_out = [0; 26];
-        left_out[0] = LabelKind::TraceId as u8;
+        left_out[0] = kind::TRACE_ID;
         left_out[1..17].copy_from_slice(&trace);
-        left_out[17] = LabelKind::SpanId as u8;
+        left_out[17] = kind::SPAN_ID;
         left_out[18..].copy_from_slice(&span.to_le_bytes());
-        let (from, to, last) = match (own.is_some(), list.has(LabelKind::SpanId)) {
+        let (from, to, last) = match (own.is_some(), list.has(kind::SPAN_ID)) {
             (false, false) => (0, 26, 17),
             (false, true) => (0, 17, 0),
             (true, false) => (17, 26, 17),
             (true, true) => return,
         };
         if end == bytes.len() {
-            out[start + end - 17] &= !LabelKind::LAST;
-            left_out[last] |= LabelKind::LAST;
+            out[start + end - 17] &= !LAST_LABEL;
+            left_out[last] |= LAST_LABEL;
         }
         // Behind the last of these ids, as in a list that leaves out nothing.
         out.splice(start + end..start + end, left_out[from..to].iter().copied());
     }
 }
 
-/// The span id in the activity id that follows. Its first twelve bytes hold a path of two numbers
-/// of four bytes, each behind the byte F0.
-fn span_in(activity: &mut Cursor<'_>) -> Option<u64> {
-    let [0xF0, a, b, c, d, 0xF0, e, f, g, h, 0, 0, ..] = activity.array::<16>().ok()? else {
+/// The span id in an activity id. Its first twelve bytes hold a path of two numbers of four bytes,
+/// each behind the byte F0.
+fn span_in(activity: &[u8]) -> Option<u64> {
+    let [0xF0, a, b, c, d, 0xF0, e, f, g, h, 0, 0, ..] = *activity else {
         return None;
     };
     Some(u64::from_le_bytes([e, f, g, h, a, b, c, d])).filter(|span| *span != 0)

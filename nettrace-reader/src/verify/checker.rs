@@ -14,7 +14,7 @@ use crate::{
     error::{Error, ErrorKind, Result, Table},
     framing::{BlockHead, Blocks, Format},
     input::Source,
-    labels, metadata,
+    metadata,
     options::{Dialect, Options},
     rows::{EventBlock, Header},
     tables::{Number, Slot, Tables},
@@ -163,7 +163,7 @@ impl Checker {
                 self.check_end(format, cursor);
                 Ok(())
             }
-            BlockKind::LabelList => labels::parse_label_lists(cursor, |offset, index, list| {
+            BlockKind::LabelList => v6::read_label_lists(cursor, |offset, index, list| {
                 if tables.define_label_list(offset, index, list).map_err(Stop::Error)? {
                     let (table, id) = (Table::LabelList, index.into());
                     self.log.add(offset, Rule::Duplicate, || {

@@ -1,6 +1,7 @@
 //! Streams that are cut, have flipped bits, or lie. The reader returns the readable events, then an
 //! error with its offset and kind.
 
+use nettrace_event::guid::swapped;
 use nettrace_reader::{
     BlockKind, Error, ErrorKind, Label, Options, Reader, Rule, Table, Value, verify,
 };
@@ -239,7 +240,7 @@ fn lists_of_ids_are_small() {
     let [trace, span, activity] = &*event.labels() else { panic!("{:?}", event.labels()) };
     assert_eq!(*trace, Label::TraceId(last.to_le_bytes()));
     assert_eq!(*span, Label::SpanId(last as u64));
-    assert_eq!(*activity, Label::ActivityId(last.to_le_bytes()));
+    assert_eq!(*activity, Label::ActivityId(swapped(&last.to_le_bytes())));
     let error = open(43 * LISTS).next_event().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::LimitExceeded { .. }), "{error}");
 }

@@ -134,8 +134,8 @@ fn labels_override_the_event_type() {
         shown.push((event.opcode(), event.level(), event.version(), event.keywords()));
         if shown.len() == 1 {
             assert_eq!(event.labels().len(), 10);
-            assert_eq!(event.labels()[4], Label::Text("user".into(), "zoë".into()));
-            assert_eq!(event.labels()[5], Label::Number("attempt".into(), -3));
+            assert_eq!(event.labels()[4], Label::Str("user".into(), "zoë".into()));
+            assert_eq!(event.labels()[5], Label::Int("attempt".into(), -3));
         }
     }
     let overridden = (1, 2, 6, 0xF000_0000_0000_0001);

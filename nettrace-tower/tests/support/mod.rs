@@ -78,7 +78,7 @@ fn read(bytes: &[u8]) -> Vec<Seen> {
             span: None,
             parent: None,
         };
-        let span_of = |id: &[u8; 16]| Some(ActivityId::from_bytes_le(*id).span_id()?.to_u64());
+        let span_of = |id: &[u8; 16]| Some(ActivityId::from_bytes(*id).span_id()?.to_u64());
         for label in event.labels().iter() {
             match label {
                 Label::TraceId(id) => seen.trace = TraceId::from_bytes(*id),

@@ -18,7 +18,7 @@ use std::{
     rc::Rc,
 };
 
-use nettrace_event::payload::primitive::{MAX_VARUINT64, read_varuint};
+use nettrace_format::Cursor;
 use nettrace_reader::{Event, Metadata};
 
 use crate::model::{Observed, process_id};
@@ -181,7 +181,7 @@ impl FrameNames {
 
     pub(crate) fn take(&mut self, lesson: Lesson, event: &Event<'_>) {
         let process = process_id(event).unwrap_or(0);
-        let payload = Payload(event.payload);
+        let payload = Cursor::new(event.payload, 0);
         // An event that is cut off says nothing.
         let _ = match lesson {
             Lesson::Method => self.method(process, payload),
@@ -202,16 +202,16 @@ impl FrameNames {
         has_room
     }
 
-    fn method(&mut self, process: u64, mut payload: Payload<'_>) -> Option<()> {
-        let _id = payload.u64()?;
-        let module = payload.u64()?;
-        let start = payload.u64()?;
-        let size = payload.u32()?;
-        let _token = payload.u32()?;
-        let _flags = payload.u32()?;
-        let class = payload.utf16()?;
-        let name = payload.utf16()?;
-        let signature = payload.utf16().unwrap_or_default();
+    fn method(&mut self, process: u64, mut payload: Cursor<'_>) -> Option<()> {
+        let _id = payload.u64().ok()?;
+        let module = payload.u64().ok()?;
+        let start = payload.u64().ok()?;
+        let size = payload.u32().ok()?;
+        let _token = payload.u32().ok()?;
+        let _flags = payload.u32().ok()?;
+        let class = utf16(&mut payload)?;
+        let name = utf16(&mut payload)?;
+        let signature = utf16(&mut payload).unwrap_or_default();
         let arguments = signature.find('(').map_or("", |at| &signature[at..]);
         let dot = if class.is_empty() { "" } else { "." };
         let name = format!("{class}{dot}{name}{arguments}");
@@ -223,12 +223,12 @@ impl FrameNames {
         Some(())
     }
 
-    fn module(&mut self, process: u64, mut payload: Payload<'_>) -> Option<()> {
-        let id = payload.u64()?;
-        let _assembly = payload.u64()?;
-        let (_flags, _reserved) = (payload.u32()?, payload.u32()?);
-        let il = payload.utf16()?;
-        let native = payload.utf16().unwrap_or_default();
+    fn module(&mut self, process: u64, mut payload: Cursor<'_>) -> Option<()> {
+        let id = payload.u64().ok()?;
+        let _assembly = payload.u64().ok()?;
+        let (_flags, _reserved) = (payload.u32().ok()?, payload.u32().ok()?);
+        let il = utf16(&mut payload)?;
+        let native = utf16(&mut payload).unwrap_or_default();
         let path = if il.is_empty() { native } else { il };
         let name = file_name(&path);
         let name = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
@@ -239,11 +239,11 @@ impl FrameNames {
         Some(())
     }
 
-    fn mapping(&mut self, process: u64, mut payload: Payload<'_>) -> Option<()> {
-        let id = payload.varint()?;
-        let (start, end) = (payload.varint()?, payload.varint()?);
-        let file_offset = payload.varint()?;
-        let path = payload.utf8()?;
+    fn mapping(&mut self, process: u64, mut payload: Cursor<'_>) -> Option<()> {
+        let id = payload.varuint64().ok()?;
+        let (start, end) = (payload.varuint64().ok()?, payload.varuint64().ok()?);
+        let file_offset = payload.varuint64().ok()?;
+        let path = utf8(&mut payload)?;
         if !self.has_room(path.len()) {
             return None;
         }
@@ -254,10 +254,10 @@ impl FrameNames {
         Some(())
     }
 
-    fn symbol(&mut self, mut payload: Payload<'_>) -> Option<()> {
-        let (_id, mapping) = (payload.varint()?, payload.varint()?);
-        let (start, last) = (payload.varint()?, payload.varint()?);
-        let name = payload.utf8()?;
+    fn symbol(&mut self, mut payload: Cursor<'_>) -> Option<()> {
+        let (_id, mapping) = (payload.varuint64().ok()?, payload.varuint64().ok()?);
+        let (start, last) = (payload.varuint64().ok()?, payload.varuint64().ok()?);
+        let name = utf8(&mut payload)?;
         if start > last || !self.has_room(name.len()) {
             return None;
         }
@@ -266,9 +266,9 @@ impl FrameNames {
         Some(())
     }
 
-    fn process(&mut self, process: u64, mut payload: Payload<'_>) -> Option<()> {
-        let _namespace_id = payload.varint()?;
-        let name = payload.utf8()?;
+    fn process(&mut self, process: u64, mut payload: Cursor<'_>) -> Option<()> {
+        let _namespace_id = payload.varuint64().ok()?;
+        let name = utf8(&mut payload)?;
         if name.is_empty() || !self.has_room(name.len()) {
             return None;
         }
@@ -336,51 +336,22 @@ fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// The rest of a payload.
-#[derive(Clone, Copy, Debug)]
-struct Payload<'a>(&'a [u8]);
-
-impl<'a> Payload<'a> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (first, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    /// A text up to a zero, or up to the end.
-    fn utf16(&mut self) -> Option<String> {
-        let mut units = Vec::new();
-        while let Some(unit) = self.take().map(u16::from_le_bytes) {
-            if unit == 0 {
-                return Some(String::from_utf16_lossy(&units));
-            }
-            units.push(unit);
+/// A text up to a zero, or up to the end.
+fn utf16(payload: &mut Cursor<'_>) -> Option<String> {
+    let mut units = Vec::new();
+    while let Some(unit) = payload.take().map(u16::from_le_bytes) {
+        if unit == 0 {
+            return Some(String::from_utf16_lossy(&units));
         }
-        (!units.is_empty()).then(|| String::from_utf16_lossy(&units))
+        units.push(unit);
     }
+    (!units.is_empty()).then(|| String::from_utf16_lossy(&units))
+}
 
-    fn varint(&mut self) -> Option<u64> {
-        let mut size = 0;
-        let value = read_varuint(self.0, &mut size, MAX_VARUINT64)?;
-        self.0 = &self.0[size..];
-        Some(value)
-    }
-
-    /// A text that its size in 16 bits precedes.
-    fn utf8(&mut self) -> Option<&'a str> {
-        let size = self.take().map(u16::from_le_bytes)?;
-        let (text, rest) = self.0.split_at_checked(size.into())?;
-        self.0 = rest;
-        std::str::from_utf8(text).ok()
-    }
+/// A text that its size in 16 bits precedes.
+fn utf8<'a>(payload: &mut Cursor<'a>) -> Option<&'a str> {
+    let size = payload.u16().ok()?;
+    std::str::from_utf8(payload.bytes(size.into()).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -389,12 +360,12 @@ mod tests {
 
     #[test]
     fn texts_and_numbers() {
-        let mut payload = Payload(&[0xAC, 2, 2, 0, b'a', b'b', b'x', 0, 0, 0, 7]);
-        assert_eq!(payload.varint(), Some(300));
-        assert_eq!(payload.utf8(), Some("ab"));
-        assert_eq!(payload.utf16().as_deref(), Some("x"));
-        assert_eq!(payload.u32(), None);
-        assert_eq!(Payload(&[0xFF; 11]).varint(), None);
+        let mut payload = Cursor::new(&[0xAC, 2, 2, 0, b'a', b'b', b'x', 0, 0, 0, 7], 0);
+        assert_eq!(payload.varuint64(), Ok(300));
+        assert_eq!(utf8(&mut payload), Some("ab"));
+        assert_eq!(utf16(&mut payload).as_deref(), Some("x"));
+        assert!(payload.u32().is_err());
+        assert!(Cursor::new(&[0xFF; 11], 0).varuint64().is_err());
         assert_eq!(file_name(r"C:\a\b.dll"), "b.dll");
         assert_eq!(file_name("/usr/lib/libc.so.6"), "libc.so.6");
     }
@@ -404,17 +375,17 @@ mod tests {
         let mut symbols = FrameNames::default();
         let text = |text: &str| [&(text.len() as u16).to_le_bytes()[..], text.as_bytes()].concat();
         let mapping = [&[1, 100, 120, 8][..], &text("/lib/a.so"), &[0]].concat();
-        symbols.mapping(7, Payload(&mapping)).unwrap();
+        symbols.mapping(7, Cursor::new(&mapping, 0)).unwrap();
         let symbol = |mapping: u8, first: u8, last: u8, name: &str| {
             [&[1, mapping, first, last][..], &text(name)].concat()
         };
-        symbols.symbol(Payload(&symbol(1, 104, 107, "f"))).unwrap();
+        symbols.symbol(Cursor::new(&symbol(1, 104, 107, "f"), 0)).unwrap();
         // The first one counts where it is; another one around it counts elsewhere.
-        symbols.symbol(Payload(&symbol(1, 106, 109, "g"))).unwrap();
-        symbols.symbol(Payload(&symbol(1, 102, 112, "h"))).unwrap();
-        symbols.symbol(Payload(&symbol(2, 100, 119, "of another mapping"))).unwrap();
+        symbols.symbol(Cursor::new(&symbol(1, 106, 109, "g"), 0)).unwrap();
+        symbols.symbol(Cursor::new(&symbol(1, 102, 112, "h"), 0)).unwrap();
+        symbols.symbol(Cursor::new(&symbol(2, 100, 119, "of another mapping"), 0)).unwrap();
         // A child shares the mapping.
-        symbols.mapping(9, Payload(&mapping)).unwrap();
+        symbols.mapping(9, Cursor::new(&mapping, 0)).unwrap();
         let name = |process, address| symbols.find(process, address).name(address);
         for process in [Some(7), Some(9)] {
             assert_eq!(name(process, 104), "a.so!f");

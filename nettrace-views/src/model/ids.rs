@@ -19,10 +19,10 @@ pub enum Key {
 }
 
 impl Key {
-    /// The key of an activity id of the format, or of the span id that it contains. `None` for 0.
+    /// The key of an activity id, as a label has it, or of the span id that it contains. `None` for 0.
     #[must_use]
     pub fn of_activity(trace: Option<TraceId>, id: [u8; 16]) -> Option<Self> {
-        let activity = ActivityId::from_bytes_le(id);
+        let activity = ActivityId::from_bytes(id);
         let key = activity.span_id().map_or(Self::Activity(activity), |id| Self::Span(trace, id));
         (id != [0; 16]).then_some(key)
     }
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_span_id_and_its_activity_id_are_one_key() {
         let span = SpanId::from_u64(0xAB00_0000_0000_0001).unwrap();
-        let activity = ActivityId::from_span_id(span, 7).to_bytes_le();
+        let activity = ActivityId::from_span_id(span, 7).to_bytes();
         let ids = |labels: &[Label]| Ids::of(labels);
         let trace = TraceId::from_bytes([3; 16]);
         for (label, trace) in [(None, None), (Some(Label::TraceId([3; 16])), trace)] {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use nettrace_event::guid::GuidText;
 use nettrace_reader::{Decimal, Label, Value, WallTime};
 
 use crate::model::{FileTime, Guid, Hex};
@@ -82,17 +83,16 @@ impl<'v> Plain<'v> {
     pub fn of_label(label: &'v Label) -> Self {
         match label {
             Label::ActivityId(id) | Label::RelatedActivityId(id) => {
-                Self::Id(Spelled::Guid(Guid(id)))
+                Self::Id(Spelled::Activity(GuidText(id)))
             }
             Label::TraceId(id) => Self::Id(Spelled::Digits(Hex::of(id))),
             Label::SpanId(id) => Self::Id(Spelled::Digits(Hex::of(&id.to_be_bytes()))),
-            Label::Text(_, text) => Self::Text(text),
-            Label::Number(_, number) => Self::Signed(*number),
+            Label::Str(_, text) => Self::Text(text),
+            Label::Int(_, number) => Self::Signed(*number),
             Label::OpCode(value) | Label::Level(value) | Label::Version(value) => {
                 Self::Unsigned((*value).into())
             }
             Label::Keywords(value) => Self::Unsigned(*value),
-            other => Self::Words(Spelled::Other(other)),
         }
     }
 }
@@ -102,6 +102,8 @@ impl<'v> Plain<'v> {
 pub enum Spelled<'v> {
     /// A GUID.
     Guid(Guid<'v>),
+    /// The id of an activity.
+    Activity(GuidText<'v>),
     /// Hexadecimal digits.
     Digits(Hex),
     /// A time in units of 100 ns.
@@ -120,6 +122,7 @@ impl fmt::Display for Spelled<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Guid(guid) => guid.fmt(f),
+            Self::Activity(id) => id.fmt(f),
             Self::Digits(hex) => f.write_str(hex.text()),
             Self::FileTime(time) => time.fmt(f),
             Self::WallTime(time) => time.fmt(f),
@@ -144,12 +147,11 @@ pub fn label_name(label: &Label) -> &str {
         Label::RelatedActivityId(_) => "RelatedActivityId",
         Label::TraceId(_) => "TraceId",
         Label::SpanId(_) => "SpanId",
-        Label::Text(key, _) | Label::Number(key, _) => key,
+        Label::Str(key, _) | Label::Int(key, _) => key,
         Label::OpCode(_) => "OpCode",
         Label::Keywords(_) => "Keywords",
         Label::Level(_) => "Level",
         Label::Version(_) => "Version",
-        _ => "label",
     }
 }
 
@@ -168,13 +170,15 @@ impl Purpose {
     /// What a label is for.
     #[must_use]
     pub fn of(label: &Label) -> Self {
-        use Label::{
-            ActivityId, Keywords, Level, OpCode, RelatedActivityId, SpanId, TraceId, Version,
-        };
         match label {
-            ActivityId(_) | RelatedActivityId(_) | TraceId(_) | SpanId(_) => Self::Id,
-            OpCode(_) | Keywords(_) | Level(_) | Version(_) => Self::Property,
-            _ => Self::Detail,
+            Label::ActivityId(_)
+            | Label::RelatedActivityId(_)
+            | Label::TraceId(_)
+            | Label::SpanId(_) => Self::Id,
+            Label::Str(..) | Label::Int(..) => Self::Detail,
+            Label::OpCode(_) | Label::Keywords(_) | Label::Level(_) | Label::Version(_) => {
+                Self::Property
+            }
         }
     }
 }

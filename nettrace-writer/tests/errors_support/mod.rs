@@ -212,7 +212,7 @@ fn packet(event: &heph::Event<'_>) -> Seen {
             ("@subject_thread", heph::Value::Text(text)) => seen.about = Some(Ok(text.to_owned())),
             ("@activity", heph::Value::Text(text)) => {
                 let id = u128::from_str_radix(&text.replace('-', ""), 16).unwrap();
-                seen.labels.push(Label::ActivityId(guid(id.to_be_bytes())));
+                seen.labels.push(Label::ActivityId(id.to_be_bytes()));
             }
             ("@stack", heph::Value::Array(values)) => {
                 seen.stack.extend(values.iter().map(|value| match value {
@@ -221,16 +221,10 @@ fn packet(event: &heph::Event<'_>) -> Seen {
                 }));
             }
             (key, heph::Value::Text(text)) if key.starts_with("@label.") => {
-                seen.labels.push(Label::Text(key[7..].into(), text.to_owned()));
+                seen.labels.push(Label::Str(key[7..].into(), text.to_owned()));
             }
             _ => {}
         }
     }
     seen
-}
-
-/// Converts from the byte order of RFC 4122 to that of the files, and back.
-pub(crate) fn guid(id: [u8; 16]) -> [u8; 16] {
-    let order = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
-    order.map(|at| id[at])
 }

@@ -98,7 +98,7 @@ fn packet(event: &heph::Event<'_>) -> Seen {
             ("@event", Told::Text(text)) => name = Some(text),
             ("@activity", Told::Text(text)) => {
                 let digits = u128::from_str_radix(&text.replace('-', ""), 16).unwrap();
-                labels.push(Label::ActivityId(guid(digits.to_be_bytes())));
+                labels.push(Label::ActivityId(digits.to_be_bytes()));
             }
             ("@span", Told::Text(text)) => {
                 labels.push(Label::SpanId(u64::from_str_radix(&text, 16).unwrap()));
@@ -115,10 +115,10 @@ fn packet(event: &heph::Event<'_>) -> Seen {
             ("@opcode", value) => assert_eq!(value, Told::Unsigned(3)),
             ("@thread", Told::Text(_)) | ("@id", _) => {}
             (key, Told::Text(text)) if key.starts_with("@label.") => {
-                labels.push(Label::Text(key[7..].into(), text));
+                labels.push(Label::Str(key[7..].into(), text));
             }
             (key, Told::Signed(number)) if key.starts_with("@label.") => {
-                labels.push(Label::Number(key[7..].into(), number));
+                labels.push(Label::Int(key[7..].into(), number));
             }
             (key, value) => fields.push((key.to_owned(), value)),
         }
@@ -135,7 +135,7 @@ fn packet(event: &heph::Event<'_>) -> Seen {
         match label {
             Label::SpanId(id) => substream = *id,
             Label::ActivityId(id) if substream == 0 => {
-                let id = u128::from_be_bytes(guid(*id));
+                let id = u128::from_be_bytes(*id);
                 substream = (id >> 64) as u64 ^ id as u64;
             }
             _ => {}
@@ -156,10 +156,4 @@ fn packet_value(value: &heph::Value<'_>) -> Told {
         }
         other => panic!("nobody has recorded {other:?}"),
     }
-}
-
-/// Converts from the byte order of RFC 4122 to that of the files, and back.
-pub(crate) fn guid(id: [u8; 16]) -> [u8; 16] {
-    let order = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
-    order.map(|at| id[at])
 }

@@ -194,8 +194,8 @@ impl Expected {
         let Some(value) = self.scope else { return Vec::new() };
         vec![
             Read::SpanId(value as u64 + 1),
-            Read::Text("text".into(), scope_text(value)),
-            Read::Number("value".into(), value),
+            Read::Str("text".into(), scope_text(value)),
+            Read::Int("value".into(), value),
         ]
     }
 

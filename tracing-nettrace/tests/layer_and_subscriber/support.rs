@@ -152,8 +152,7 @@ pub(crate) fn read(bytes: &[u8]) -> Recorded {
             match label {
                 Label::SpanId(id) => seen.span = Some(*id),
                 Label::RelatedActivityId(id) => {
-                    let id =
-                        nettrace_event::trace_context::ActivityId::from_bytes_le(*id).span_id();
+                    let id = nettrace_event::trace_context::ActivityId::from_bytes(*id).span_id();
                     parent = Some(id.expect("a parent that is a span").to_u64());
                 }
                 _ => {}

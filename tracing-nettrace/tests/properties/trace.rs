@@ -68,7 +68,7 @@ fn ids(event: &Event<'_>) -> (Option<u64>, Option<u64>) {
         match label {
             Label::SpanId(id) => span = Some(*id),
             Label::RelatedActivityId(id) => {
-                parent = Some(ActivityId::from_bytes_le(*id).span_id().unwrap().to_u64());
+                parent = Some(ActivityId::from_bytes(*id).span_id().unwrap().to_u64());
             }
             _ => {}
         }

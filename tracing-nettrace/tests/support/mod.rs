@@ -119,14 +119,14 @@ pub(crate) fn read(bytes: &[u8]) -> Vec<Seen> {
             labels: BTreeMap::new(),
             thread: event.thread().index,
         };
-        let span_of = |id: &[u8; 16]| Some(ActivityId::from_bytes_le(*id).span_id()?.to_u64());
+        let span_of = |id: &[u8; 16]| Some(ActivityId::from_bytes(*id).span_id()?.to_u64());
         for label in event.labels().iter() {
             match label {
                 Label::TraceId(id) => seen.trace = Some(*id),
                 Label::SpanId(id) => seen.span = Some(*id),
                 Label::RelatedActivityId(id) => seen.parent = span_of(id),
                 Label::ActivityId(id) => assert!(span_of(id).is_some(), "{event:?}"),
-                Label::Text(key, value) => {
+                Label::Str(key, value) => {
                     seen.labels.insert(key.clone(), value.clone());
                 }
                 _ => {}

@@ -57,7 +57,7 @@ impl Entry {
             match label {
                 Label::SpanId(id) => span = SpanId::from_u64(*id),
                 Label::RelatedActivityId(id) => {
-                    parent = ActivityId::from_bytes_le(*id).span_id();
+                    parent = ActivityId::from_bytes(*id).span_id();
                     assert!(parent.is_some(), "a parent that is no span");
                 }
                 _ => {}

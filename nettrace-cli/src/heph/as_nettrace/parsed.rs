@@ -6,10 +6,9 @@ use std::{
 };
 
 use nettrace_event::trace_context::{ActivityId, SpanId};
-use nettrace_format::content::Label;
 use nettrace_reader::{
-    Error,
-    heph::{Event, Span, SpanPart, Value},
+    Error, Label,
+    heph::{Event, Kind, Span, SpanPart, Value},
 };
 
 use super::SUBSTREAM;
@@ -39,41 +38,9 @@ const SINGLE: [&str; 3] = ["started", "duration", "outcome"];
 /// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FieldType {
-    /// The code of a number, or that of the code units of a text.
-    pub(super) code: Code,
+    /// The type of the value, or of the elements of an array.
+    pub(super) kind: Kind,
     pub(super) is_array: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Code {
-    Unsigned,
-    Signed,
-    Float,
-    Text,
-}
-
-/// A label with its texts.
-#[derive(Clone, Debug)]
-pub(super) enum OwnLabel {
-    Trace([u8; 16]),
-    Span(u64),
-    Activity([u8; 16]),
-    Related([u8; 16]),
-    Text(String, String),
-    Number(String, i64),
-}
-
-impl OwnLabel {
-    pub(super) fn label(&self) -> Label<'_> {
-        match self {
-            Self::Trace(id) => Label::TraceId(*id),
-            Self::Span(id) => Label::SpanId(*id),
-            Self::Activity(id) => Label::ActivityId(*id),
-            Self::Related(id) => Label::RelatedActivityId(*id),
-            Self::Text(key, text) => Label::Str(key, text),
-            Self::Number(key, number) => Label::Int(key, *number),
-        }
-    }
 }
 
 /// How many spans are open, at most, of which one event is remembered. They take some 5 MB.
@@ -134,7 +101,7 @@ pub(super) struct Parsed {
     /// Nanoseconds since the epoch.
     pub(super) at: u64,
     pub(super) processor: Option<u32>,
-    pub(super) labels: Vec<OwnLabel>,
+    pub(super) labels: Vec<Label>,
     pub(super) stack: Vec<u64>,
     pub(super) payload: Vec<u8>,
     /// Why an attribute cannot be decoded. The event has those before.
@@ -198,7 +165,7 @@ impl Parsed {
             }
             _ if takes_time => {
                 if !has_own_span {
-                    parsed.labels.push(OwnLabel::Span(number | 1 << 63));
+                    parsed.labels.push(Label::SpanId(number | 1 << 63));
                 }
                 parsed.ty.opcode = Some(0);
                 parsed.ty.is_single = true;
@@ -207,7 +174,7 @@ impl Parsed {
         }
         if !has_own_span && (takes_time || !is_own) {
             let substream = format!("{:x}", event.substream);
-            parsed.labels.push(OwnLabel::Text(SUBSTREAM.to_owned(), substream));
+            parsed.labels.push(Label::Str(SUBSTREAM.to_owned(), substream));
         }
         parsed.name_activity();
         parsed.ty.has_duration = takes_time && parsed.ty.opcode != Some(1);
@@ -237,15 +204,15 @@ impl Parsed {
 
     /// Adds the activity id of a span id. Versions 4 and 5 have no other ids.
     fn name_activity(&mut self) {
-        let has_activity = |label: &OwnLabel| matches!(label, OwnLabel::Activity(_));
+        let has_activity = |label: &Label| matches!(label, Label::ActivityId(_));
         if self.labels.iter().any(has_activity) {
             return;
         }
         let span = self.labels.iter().find_map(|label| match label {
-            OwnLabel::Span(id) => SpanId::from_u64(*id),
+            Label::SpanId(id) => SpanId::from_u64(*id),
             _ => None,
         });
-        let activity = |id| OwnLabel::Activity(ActivityId::from_span_id(id, 0).to_bytes());
+        let activity = |id| Label::ActivityId(ActivityId::from_span_id(id, 0).to_bytes());
         self.labels.extend(span.map(activity));
     }
 
@@ -301,19 +268,19 @@ impl Parsed {
                 self.stack = addresses.iter().filter_map(address).collect();
                 return true;
             }
-            ("@trace", Value::Text(text)) => guid(text).map(OwnLabel::Trace),
-            ("@span", Value::Text(text)) => span(text).map(OwnLabel::Span),
+            ("@trace", Value::Text(text)) => guid(text).map(Label::TraceId),
+            ("@span", Value::Text(text)) => span(text).map(Label::SpanId),
             ("@parent", Value::Text(text)) => {
                 let id = span(text).and_then(SpanId::from_u64);
-                id.map(|id| OwnLabel::Related(ActivityId::from_span_id(id, 0).to_bytes()))
+                id.map(|id| Label::RelatedActivityId(ActivityId::from_span_id(id, 0).to_bytes()))
             }
-            ("@activity", Value::Text(text)) => guid(text).map(OwnLabel::Activity),
-            ("@related", Value::Text(text)) => guid(text).map(OwnLabel::Related),
+            ("@activity", Value::Text(text)) => guid(text).map(Label::ActivityId),
+            ("@related", Value::Text(text)) => guid(text).map(Label::RelatedActivityId),
             (name, Value::Text(text)) => name
                 .strip_prefix("@label.")
-                .map(|key| OwnLabel::Text(key.to_owned(), (*text).to_owned())),
+                .map(|key| Label::Str(key.to_owned(), (*text).to_owned())),
             (name, Value::I64(number)) => {
-                name.strip_prefix("@label.").map(|key| OwnLabel::Number(key.to_owned(), *number))
+                name.strip_prefix("@label.").map(|key| Label::Int(key.to_owned(), *number))
             }
             _ => None,
         };
@@ -323,26 +290,26 @@ impl Parsed {
     }
 
     fn field(&mut self, name: &str, value: &Value<'_>) {
-        let code = |value: &Value<'_>| match value {
-            Value::U64(_) => Code::Unsigned,
-            Value::I64(_) => Code::Signed,
-            Value::F64(_) => Code::Float,
-            _ => Code::Text,
+        let kind = |value: &Value<'_>| match value {
+            Value::U64(_) => Kind::U64,
+            Value::I64(_) => Kind::I64,
+            Value::F64(_) => Kind::F64,
+            _ => Kind::Text,
         };
         let ty = match value {
             Value::Array(elements) => {
                 let count = elements.len().min(usize::from(u16::MAX));
                 self.payload.extend_from_slice(&(count as u16).to_le_bytes());
-                let mut ty = FieldType { code: Code::Unsigned, is_array: true };
+                let mut ty = FieldType { kind: Kind::U64, is_array: true };
                 for element in elements.iter() {
-                    ty.code = code(&element);
+                    ty.kind = kind(&element);
                     self.value(&element);
                 }
                 ty
             }
             value => {
                 self.value(value);
-                FieldType { code: code(value), is_array: false }
+                FieldType { kind: kind(value), is_array: false }
             }
         };
         self.ty.fields.push((name.to_owned(), ty));

@@ -94,7 +94,7 @@ impl Keys {
 
     /// Writes a label. The trace and the parent are details of slices only.
     fn label<D: Details>(&self, label: &Label, has_span: bool, is_slice: bool, out: &mut Vec<u8>) {
-        let span = |id: &[u8; 16]| ActivityId::from_bytes_le(*id).span_id();
+        let span = |id: &[u8; 16]| ActivityId::from_bytes(*id).span_id();
         match label {
             Label::TraceId(id) if is_slice => D::text(out, &self.trace, Hex::of(id).text()),
             Label::RelatedActivityId(id) if is_slice => match span(id) {
