@@ -6,7 +6,11 @@ mod given;
 
 use std::mem;
 
-use nettrace_writer::{Context, Emit, Level, Outcome, bridge, event::EventType};
+use nettrace_writer::{
+    Context, Emit, Level, Outcome,
+    bridge::{self, SpanIds},
+    event::EventType,
+};
 use tracing_core::{
     Dispatch, Event, LevelFilter, Metadata,
     callsite::rebuild_interest_cache,
@@ -503,7 +507,7 @@ impl Recorder {
         }
         let Some(row) = self.row_of::<OWN_IDS>(id) else { return };
         self.tell_late(&row);
-        let enter = || Some(row.ids()?.enter());
+        let enter = || row.with_ids(SpanIds::enter);
         if stack::push(self.number, id, enter) && self.polls {
             self.mark(&row, Part::Resume);
         }
@@ -566,9 +570,7 @@ impl Recorder {
 
     #[inline]
     fn stop_here<const IS_OK: bool>(ty: &'static EventType, row: &Row, outcome: Outcome) {
-        if let Some(ids) = row.ids() {
-            ids.emit(&Stop::<IS_OK> { ty, row, outcome });
-        }
+        row.with_ids(|ids| ids.emit(&Stop::<IS_OK> { ty, row, outcome }));
     }
 
     /// The innermost span that this thread has entered.

@@ -5,7 +5,7 @@
 //! when the last handle is gone, so the words need no order of their own. The row's id is stored
 //! last (release) and read first (acquire).
 
-use std::sync::Arc;
+use std::{mem::ManuallyDrop, sync::Arc};
 
 use nettrace_event::trace_context::TraceState;
 use nettrace_writer::bridge::{Began, SpanIds};
@@ -85,13 +85,29 @@ impl Row {
     /// The ids of the span. Takes a lock if it has inherited a `tracestate`.
     #[inline]
     pub(crate) fn ids(&self) -> Option<SpanIds> {
-        let words = self.ids.each_ref().map(|word| word.load(Ordering::Relaxed));
-        SpanIds::from_words(words, self.state())
+        let state = if self.has_state() { self.state_there() } else { None };
+        SpanIds::from_words(self.words(), state)
+    }
+
+    /// Calls `f` with the ids of the span, if it has some.
+    #[inline]
+    pub(crate) fn with_ids<R>(&self, f: impl FnOnce(&SpanIds) -> R) -> Option<R> {
+        if self.has_state() {
+            return self.ids().as_ref().map(f);
+        }
+        // There is nothing to drop.
+        let ids = ManuallyDrop::new(SpanIds::from_words(self.words(), None)?);
+        Some(f(&ids))
     }
 
     #[inline]
-    fn state(&self) -> Option<Arc<TraceState>> {
-        if self.rare.load(Ordering::Relaxed) & STATE == 0 { None } else { self.state_there() }
+    fn words(&self) -> [u64; 6] {
+        self.ids.each_ref().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn has_state(&self) -> bool {
+        self.rare.load(Ordering::Relaxed) & STATE != 0
     }
 
     #[cold]
