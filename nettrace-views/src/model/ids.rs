@@ -19,7 +19,8 @@ pub enum Key {
 }
 
 impl Key {
-    /// The key of an activity id, as a label has it, or of the span id that it contains. `None` for 0.
+    /// The key of an activity id, as a label has it, or of the span id that it contains. `None` for
+    /// 0.
     #[must_use]
     pub fn of_activity(trace: Option<TraceId>, id: [u8; 16]) -> Option<Self> {
         let activity = ActivityId::from_bytes(id);
