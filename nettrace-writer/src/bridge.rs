@@ -7,7 +7,7 @@
 //!
 //! | the library says | the bridge calls |
 //! |---|---|
-//! | a span begins | [`SpanIds::new`], or [`SpanIds::given`] if the library has made ids; then [`SpanIds::emit`] with the Start |
+//! | a span begins | [`SpanIds::begin`] with the Start, if it begins in whatever is in force; else [`SpanIds::new`], or [`SpanIds::given`] if the library has made ids, and [`SpanIds::emit`] with the Start |
 //! | something happens in the span | [`SpanIds::emit`] |
 //! | this thread enters the span | [`SpanIds::enter`] |
 //! | this thread leaves the span | [`Entry::leave`] |
