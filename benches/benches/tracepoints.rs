@@ -6,7 +6,7 @@
 //! does.
 //!
 //! With a kernel that has user_events, and as root, the program also measures real tracepoints
-//! while tracefs listens: `vm/run PROGRAM --bench`. The processor there is
+//! while tracefs listens: `dev/vm/run PROGRAM --bench`. The processor there is
 //! emulated. It copies and computes many times slower than it enters the kernel, so those figures
 //! only give an impression.
 

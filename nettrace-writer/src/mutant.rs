@@ -3,7 +3,7 @@
 //! Code that is a safeguard asks [`takes_out`] with the safeguard's name. In ordinary builds the
 //! answer is the constant `false`, and the compiler removes the question. In models, and in builds
 //! with `--cfg nettrace_mutants`, the variable `NETTRACE_MUTANT` names the safeguard to take out.
-//! The table in `xtask/src/mutants.rs` names the test that must fail then.
+//! The table in `dev/xtask/src/mutants.rs` names the test that must fail then.
 
 /// Whether the safeguard of this name is taken out.
 #[cfg(not(any(nettrace_mutants, nettrace_loom)))]

@@ -12,11 +12,17 @@ use testkit::effort::left_out;
 /// The folder of the repository. `None`: this is a package without it.
 fn repository() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.to_owned();
-    if root.join("nettrace-span/Cargo.toml").exists() && root.join("Cargo.lock").exists() {
+    if root.join("crates/nettrace-span/Cargo.toml").exists() && root.join("Cargo.lock").exists() {
         return Some(root);
     }
     println!("skipped: the other crates are not here");
     None
+}
+
+/// The folder of a package in the repository.
+fn folder_of(repository: &Path, name: &str) -> PathBuf {
+    let above = if name == "nettrace-writer" { "" } else { "crates" };
+    repository.join(above).join(name)
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -75,9 +81,10 @@ fn two_versions_do_not_build_together() {
     let Some(repository) = repository() else { return };
     for name in ["nettrace-event", "nettrace-span", "nettrace-writer"] {
         let folder = workspace(&repository, "0.2.0", &[name, "app"]);
-        copy(&repository.join(name), &folder.path().join(name));
+        let original = folder_of(&repository, name);
+        copy(&original, &folder.path().join(name));
         let manifest = folder.path().join(name).join("Cargo.toml");
-        let beside = format!("path = \"{}/", repository.to_str().unwrap());
+        let beside = format!("path = \"{}/../", original.to_str().unwrap());
         let moved = fs::read_to_string(&manifest).unwrap().replace("path = \"../", &beside);
         fs::write(manifest, moved).unwrap();
         let writer = repository.join("nettrace-writer");
@@ -99,7 +106,7 @@ fn two_versions_do_not_build_together() {
 fn an_older_version_that_hands_on_to_the_newer_loses_nothing() {
     let Some(repository) = repository().filter(|_| !left_out()) else { return };
     let folder = workspace(&repository, "0.2.0", &["nettrace-event", "library", "app"]);
-    let next = repository.join("nettrace-event");
+    let next = folder_of(&repository, "nettrace-event");
     let next = format!("next = {{ package = \"nettrace-event\", path = {next:?} }}\n");
     let feature = "\n[features]\nderive = [\"next/derive\"]\n";
     let shim = "pub use next::*;\n";

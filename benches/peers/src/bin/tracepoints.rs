@@ -6,7 +6,7 @@
 //! of a loop with the event less that of an empty loop.
 //!
 //! The program turns the tracepoints on itself. For that the kernel must have user_events and the
-//! user must be root, as in `vm/run PROGRAM`. Otherwise the program skips the
+//! user must be root, as in `dev/vm/run PROGRAM`. Otherwise the program skips the
 //! figures with the kernel. Under emulation those figures only compare the peers with each other.
 //! There vector instructions are slow enough to hide everything else; turn them off with
 //! `GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-AVX,-ERMS,-FSRM`.
