@@ -12,8 +12,10 @@ use std::{
 
 use nettrace_reader::{Label as Read, heph};
 use nettrace_writer::{
-    Clock, Emit, Error, Format, Label, Origin, Session, ThreadRef, TraceEvent, enter_labels,
+    Clock, Emit, Error, Format, Label, OnFull, Origin, Session, ThreadRef, TraceEvent,
+    enter_labels,
     sink::{MemorySink, RotationOptions},
+    traced,
 };
 use proptest::{collection::vec, option, prelude::*};
 use testkit::process::{alone, one_at_a_time};
@@ -620,5 +622,53 @@ fn the_machines_processors_are_counted() {
         let reader = nettrace_reader::Reader::new(&bytes[..]).unwrap();
         let count: usize = reader.trace().value("HardwareThreadCount").unwrap().parse().unwrap();
         assert!(count >= usable.len(), "{format:?}: {count} of {}", usable.len());
+    }
+}
+
+/// Between sequence points there can be more label lists than are remembered for rows of other
+/// formats. So a sequence point comes before those that rows still have are forgotten.
+#[test]
+fn a_long_span_keeps_its_activity_whatever_others_have() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Formats-Long")]
+    struct Plain {
+        number: u64,
+    }
+    #[traced(provider = "Formats-Long")]
+    fn long(others: impl FnOnce()) {
+        Plain { number: 1 }.emit();
+        others();
+        Plain { number: 2 }.emit();
+    }
+    let _alone = one_at_a_time();
+    let text = "x".repeat(2_000);
+    for format in [Format::V5, Format::V4] {
+        let sink = MemorySink::new();
+        let builder = Session::builder().sink(sink.clone()).provider("Formats-Long").format(format);
+        let builder = builder.sequence_points(u64::MAX, Duration::from_secs(3_600));
+        let builder = builder.budget(4 << 20).on_full(OnFull::Block);
+        let session = builder.start().unwrap();
+        long(|| {
+            let others = || {
+                for number in 0..20_000 {
+                    let labels = [Label::Int("n", number), Label::Str("x", &text)];
+                    let _scope = enter_labels(&labels).unwrap();
+                    Plain { number: 3 }.emit();
+                }
+            };
+            thread::scope(|scope| _ = scope.spawn(others));
+        });
+        let stats = session.finish().unwrap();
+        assert_eq!((stats.written, stats.dropped()), (20_004, 0), "{format}");
+        let bytes = sink.bytes();
+        let mut reader = nettrace_reader::Reader::new(&bytes[..]).unwrap();
+        let mut activities = Vec::new();
+        while let Some(event) = reader.next_event().unwrap() {
+            let labels = event.labels();
+            let is_activity = |label: &&Read| matches!(label, Read::ActivityId(_));
+            activities.extend(labels.iter().find(is_activity).cloned());
+        }
+        assert_eq!(activities.len(), 4, "{format}");
+        assert!(activities.iter().all(|activity| *activity == activities[0]), "{format}");
     }
 }

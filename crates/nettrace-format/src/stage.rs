@@ -76,8 +76,8 @@ pub trait Stage: Debug + Send {
     /// their removal, and [`finish`](Self::finish).
     fn closing_size(&self) -> u64;
 
-    /// Whether there are losses that only a sequence point can tell, or so many threads have ended
-    /// that one should come soon.
+    /// Whether there are losses that only a sequence point can tell, or so many threads have ended,
+    /// or label lists and stacks are remembered, that one should come soon.
     fn wants_point(&self) -> bool;
 
     /// How many lost events no stream has told so far.

@@ -176,6 +176,11 @@ impl Stream {
         self.left_out.events += 1;
     }
 
+    /// Counts labels that the stream does not get.
+    pub(crate) fn leave_out_labels(&mut self, count: u64) {
+        self.left_out.labels += count;
+    }
+
     /// Counts what the stream has left out so far.
     ///
     /// ```

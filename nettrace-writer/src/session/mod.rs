@@ -448,6 +448,9 @@ fn check(builder: &mut SessionBuilder) -> Result<Layout, Error> {
         return Err(error);
     }
     for ty in &builder.registered {
+        if builder.output.ring.is_some() {
+            Stream::check(Format::V6, ty.schema())?;
+        }
         Stream::check(builder.format, ty.schema())?;
     }
     let layout = builder.memory.layout()?;

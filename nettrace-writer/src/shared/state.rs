@@ -232,8 +232,12 @@ impl Shared {
         self.known_types.lock().clone()
     }
 
-    /// Whether the session's format can describe a type.
+    /// Whether the session's format can describe a type, and version 6 too if the session is a
+    /// flight recorder: it keeps that.
     pub(crate) fn describes(&self, ty: &EventType) -> Result<(), FormatError> {
+        if self.ring.strong_count() > 0 {
+            Stream::check(Format::V6, ty.schema())?;
+        }
         Stream::check(self.format, ty.schema())
     }
 

@@ -2,9 +2,12 @@
 
 use std::{thread, time::Duration};
 
+use nettrace_event::{EventSchema, EventType};
 use nettrace_writer::{Emit, Format, Keep, Past, Session, TraceEvent, sink::MemorySink, traced};
+use testkit::process::one_at_a_time;
 
 use super::LONG;
+use crate::trace_support::{Hostile, schema};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Flight-Formats")]
@@ -35,6 +38,7 @@ fn totals(format: Format, trace: &[u8]) -> (u64, u64) {
 
 #[test]
 fn a_dump_has_the_format_of_the_session() {
+    let _alone = one_at_a_time();
     let many = [7; 10_000];
     for format in [Format::V6, Format::V5, Format::V4, Format::Heph] {
         let session = Session::builder().flight_recorder(Keep::last(LONG)).format(format);
@@ -68,5 +72,27 @@ fn a_dump_has_the_format_of_the_session() {
         assert_eq!(totals(format, &memory.bytes()), (10 - refused, refused), "{format}");
         // The session itself has refused nothing.
         assert_eq!(session.finish().unwrap().not_in_format, 0);
+    }
+}
+
+/// The recorder keeps version 6, so it refuses what only the format of its dumps can describe.
+#[test]
+fn a_type_that_the_recorder_cannot_keep_does_not_end_it() {
+    let _alone = one_at_a_time();
+    let message = Some(&*"x".repeat(1 << 16).leak());
+    let schema = EventSchema { message, ..schema("Flight-Wordy", "Told", 7, &[]) };
+    let told: &EventType = Box::leak(Box::new(EventType::new(Box::leak(Box::new(schema)))));
+    for format in [Format::V5, Format::V4] {
+        let plain = Session::builder().sink(MemorySink::new()).format(format);
+        let plain = plain.provider("Flight-Wordy").start().unwrap();
+        let session = Session::builder().flight_recorder(Keep::last(LONG)).format(format);
+        let session = session.provider("Flight-Wordy").provider("Flight-Formats").start().unwrap();
+        Hostile { ty: told, bytes: &Vec::new }.emit();
+        sell(1);
+        let memory = MemorySink::new();
+        let dump = session.dump(memory.clone()).unwrap();
+        assert_eq!((dump.events, totals(format, &memory.bytes()).0), (3, 3), "{format}");
+        assert_eq!(session.finish().unwrap().written, 3, "{format}");
+        assert_eq!(plain.finish().unwrap().written, 1, "{format}");
     }
 }

@@ -2,9 +2,8 @@
 
 use alloc::vec::Vec;
 
-/// The most bytes of a table. With more, the older half is forgotten.
-///
-/// A session refers to what is among the last 32nd of its budget.
+/// The most bytes of a table. With more, the older half is forgotten, although a session may still
+/// refer to it. So a sequence point should come before.
 pub(super) const MOST_BYTES: usize = 32 << 20;
 
 /// Byte strings by ids that follow one another.
@@ -39,6 +38,16 @@ impl Table {
         let end = *self.ends.get(place)?;
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.bytes.get(start..end)
+    }
+
+    /// Whether the string with an id, which is one, is forgotten.
+    pub(super) fn lacks(&self, id: u32) -> bool {
+        id != 0 && self.get(id).is_none()
+    }
+
+    /// Whether it should soon begin anew, before it forgets.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.bytes.len() > MOST_BYTES / 2
     }
 
     fn forget_half(&mut self) {

@@ -284,13 +284,48 @@ impl Threads {
         Some(None)
     }
 
+    /// Drops the log. A thread whose definition was taken back may have ended since, which nothing
+    /// tells. So too many of them are forgotten.
     pub(super) fn settle(&mut self) {
         self.log.clear();
+        if self.known.len() > self.counts.defined + MOST_UNDEFINED {
+            self.known.retain(|_, thread| thread.state.is_defined);
+        }
     }
 
     fn log(&mut self, change: Change) {
         if self.is_logging {
             self.log.push(change);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_whose_definition_never_arrives_are_bounded() {
+        let (mut threads, mut stream) = (Threads::new(Format::V5), Stream::new(Format::V5));
+        let mut out = Vec::new();
+        let mut define = |threads: &mut Threads, index| {
+            let thread = Thread { index, os_thread_id: Some(7), ..Thread::default() };
+            threads.define(thread, &mut stream, &mut out).expect("version 5 takes any thread");
+            threads.recorder(index, &mut stream, &mut out).expect("it is defined")
+        };
+        let mark = threads.mark();
+        let counts = threads.counts;
+        let known = define(&mut threads, 0);
+        threads.settle();
+        for index in 1..3 * MOST_UNDEFINED as u64 {
+            let before = threads.counts;
+            define(&mut threads, index);
+            while threads.undo(mark).is_some() {}
+            threads.counts = before;
+            threads.settle();
+            assert!(threads.known.len() <= MOST_UNDEFINED + 1);
+        }
+        assert_eq!((counts.defined, threads.counts.defined), (0, 1));
+        assert_eq!(define(&mut threads, 0), known, "what is defined keeps its id");
     }
 }

@@ -240,15 +240,17 @@ impl Transcoder {
         let Self { stream, redaction, threads, label_lists, stacks, addresses, last_ts, .. } = self;
         let mut written = mem::take(&mut self.rows);
         written.clear();
-        let (mut list, mut list_id) = (Vec::new(), 0);
+        let (mut list, mut list_id, mut lacks_list) = (Vec::new(), 0, false);
         let (mut of, mut refused, mut times) = ((first.capture_thread, id), 0, None);
         let mut next = Some((first, payload));
         while let Some((header, payload)) = next {
             if header.labels != list_id && threads.has_own_ids() {
                 list_id = header.labels;
+                lacks_list = label_lists.lacks(list_id);
                 list.clear();
                 list.extend(label_lists.get(list_id).into_iter().flat_map(all_labels));
             }
+            stream.leave_out_labels(u64::from(lacks_list));
             if self.has_stacks_in_rows {
                 let stack = stacks.get(header.stack).unwrap_or_default();
                 addresses.clear();
@@ -314,6 +316,8 @@ impl Transcoder {
         let taken = stream.row(&row, true, rows);
         debug_assert!(taken.is_ok(), "what is taken as recorded has no payload of its own");
         stream.rows_as_recorded(id, &list, count);
+        let lacks_list = u64::from(label_lists.lacks(first.labels));
+        stream.leave_out_labels(lacks_list * (1 + u64::from(count)));
         threads.catch_up(first.capture_thread);
         self.last_ts = self.last_ts.max(last_ts);
         let len = rows.len() + more.len();
@@ -380,7 +384,8 @@ impl Stage for Transcoder {
     }
 
     fn wants_point(&self) -> bool {
-        self.stream.wants_point() || self.stream.has_untold_losses()
+        let is_half_full = self.label_lists.is_half_full() || self.stacks.is_half_full();
+        is_half_full || self.stream.wants_point() || self.stream.has_untold_losses()
     }
 
     fn untold_losses(&self) -> u64 {

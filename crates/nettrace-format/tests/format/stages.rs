@@ -296,6 +296,27 @@ fn a_session_goes_on_in_a_new_stream() {
     }
 }
 
+/// A stage asks for a sequence point before it forgets label lists, and counts what it lacks.
+#[test]
+fn labels_are_left_out_of_no_row_in_silence() {
+    let mut stage = Transcoder::stage(Format::V5).unwrap();
+    let (mut out, large) = (Vec::new(), &*"x".repeat(1 << 20).leak());
+    stage.begin(&INFO, &mut out).unwrap();
+    let begin = [Type(1, &SALE), Thread(0, 17, "one"), List(1, "first")];
+    begin.iter().for_each(|&said| _ = say(&mut *stage, said, &mut out));
+    let mut wanted = Vec::new();
+    for id in 2..40 {
+        say(&mut *stage, List(id, large), &mut out);
+        wanted.push(stage.wants_point());
+    }
+    assert_eq!(wanted.iter().filter(|wants| !**wants).count(), 15);
+    // Version 5 does not have this label, whether or not the stage remembers it.
+    say(&mut *stage, Rows(0, &[1, 2], 1, 0), &mut out);
+    assert_eq!(stage.left_out().labels, 2);
+    say(&mut *stage, Point(2_000, &[(0, 2)]), &mut out);
+    assert!(!stage.wants_point());
+}
+
 #[test]
 fn other_blocks_are_refused() {
     let mut stage = Transcoder::stage(Format::V5).unwrap();

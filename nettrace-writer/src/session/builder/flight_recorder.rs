@@ -43,7 +43,8 @@ impl SessionBuilder {
     /// ```
     ///
     /// What is kept is of version 6. With another [format](Self::format) the dumps have that one,
-    /// and [`Dump::not_in_format`](crate::Dump::not_in_format) counts what they leave out.
+    /// and [`Dump::not_in_format`](crate::Dump::not_in_format) counts what they leave out. What
+    /// [follows](crate::FlightRecorder::follow) the recorder is a trace of version 6 all the same.
     pub fn flight_recorder(mut self, keep: Keep) -> Self {
         let ring = Ring::new(keep);
         self.output.set_sink(RingSink(Arc::clone(&ring)));
