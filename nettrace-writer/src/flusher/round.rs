@@ -130,6 +130,11 @@ impl Flusher {
         }
         self.count_numbers();
         if point {
+            if self.trace.has_stage() {
+                // Readers of versions 4 and 5 remember some thousand threads. The stage keeps to
+                // that for those that have ended, but names whom it is told.
+                self.remove_ended()?;
+            }
             self.write_point(ts)?;
             self.last_point = Stopwatch::start();
         }

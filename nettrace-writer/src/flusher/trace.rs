@@ -253,6 +253,11 @@ impl Trace {
         self.stage.as_ref().map_or_else(own, |stage| stage.closing_size())
     }
 
+    /// Whether a stage makes something else of the trace.
+    pub(super) fn has_stage(&self) -> bool {
+        self.stage.is_some()
+    }
+
     /// Writes what a stage must still tell in the stream.
     pub(super) fn end_stream(&mut self, out: &mut Output) -> Result<(), FormatError> {
         if let Some(stage) = &mut self.stage {
