@@ -147,7 +147,7 @@ pub(crate) fn begin_span<'a>(
     }
 }
 
-/// [`begin_span`] in the span in force, if that is [plain](Frame::is_plain). `put` gets the ids, the
+/// [`begin_span`] in the span in force, if that is plain. `put` gets the ids, the
 /// number and the scope. Returns the first two.
 #[inline]
 pub(crate) fn begin_plain(here: Here, put: impl FnOnce(&Ids, u64, Entered)) -> Option<(Ids, u64)> {
@@ -164,7 +164,7 @@ pub(crate) fn begin_plain(here: Here, put: impl FnOnce(&Ids, u64, Entered)) -> O
     Some((ids, number))
 }
 
-/// [`new_ids`] in the span in force, if that is [plain](Frame::is_plain).
+/// [`new_ids`] in the span in force, if that is plain.
 #[inline]
 #[must_use]
 pub fn new_plain_ids() -> Option<(Ids, u64)> {
