@@ -15,7 +15,7 @@ import json
 import os
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
 JUDGE = os.path.dirname(
     os.environ.get("NETTRACE_JUDGE") or os.path.join(ROOT, "..", "shared", "judge", "judge")
 )

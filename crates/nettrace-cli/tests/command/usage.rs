@@ -504,6 +504,7 @@ fn names_of_a_trace_cannot_steer_a_terminal() {
         vec!["verify", "-", "--reference"],
         vec!["report", "-", "-o", "-"],
         vec!["merge", "-", "-o", "none"],
+        vec!["errors", "-"],
         vec!["schema", "-"],
         vec!["schema", "-", "--json"],
         vec!["schema", "-", "--md"],
@@ -521,7 +522,9 @@ fn names_of_a_trace_cannot_steer_a_terminal() {
             let own = if args[0] == "headers" || args.contains(&"report") { "\t" } else { "" };
             let output = nettrace(args, source);
             assert_printable(&output, own, &format!("{name} {args:?}"));
-            let shows = *name == "v6" && !args.iter().any(|arg| arg.starts_with("none"));
+            // No event of the trace is an error.
+            let shows = !args.iter().any(|arg| arg.starts_with("none") || *arg == "errors");
+            let shows = shows && *name == "v6";
             assert!(!shows || !output.stdout.is_empty(), "{args:?} {}", stderr(&output));
             printed += output.stdout.len();
         }
@@ -531,6 +534,11 @@ fn names_of_a_trace_cannot_steer_a_terminal() {
             output.stdout.clear();
             assert_printable(&output, "", &format!("{name} {to}"));
         }
+        // What compares two traces reads neither from standard input.
+        let file = folder.path().join(format!("{name}.nettrace"));
+        std::fs::write(&file, source).unwrap();
+        let file = file.to_str().unwrap();
+        assert_printable(&nettrace(&["diff", file, file], b""), "", name);
         let tables = folder.path().join(name);
         let args = ["convert", "-", tables.to_str().unwrap(), "--to", "parquet"];
         assert_printable(&nettrace(&args, source), "", name);
@@ -548,6 +556,7 @@ fn names_of_a_trace_cannot_steer_a_terminal() {
         "completions",
         "help",
         "convert",
+        "diff",
         "recover",
     ];
     let help = nettrace(&["help"], b"");
