@@ -13,7 +13,7 @@ use std::{collections::HashMap, ops::Range};
 
 use nettrace_event::keys;
 use nettrace_format::{
-    FormatError, LeftOut, Stage, StreamEnd,
+    Format, FormatError, LeftOut, Stage, StreamEnd, ThreadIds,
     v6::{self, SequencePointFlags, SystemTimeParts, ThreadInfo, ThreadSequence, TraceInfo},
 };
 
@@ -125,9 +125,6 @@ pub(super) struct Told {
     labels: Option<(Escape, Range<usize>)>,
 }
 
-/// The index of a trace's first thread. Readers do not take it for an id of the system.
-const FIRST_THREAD: u64 = 1 << 32;
-
 /// How many related threads are remembered: rows are about them, but they recorded none.
 const MOST_RELATED: usize = 1 << 14;
 
@@ -140,7 +137,7 @@ pub(super) struct Trace {
     /// next.
     recording: String,
     number: u64,
-    next_thread: u64,
+    ids: ThreadIds,
     /// How many threads are declared.
     declared: usize,
     /// Whether a type is defined, by its metadata id.
@@ -171,7 +168,7 @@ impl Trace {
             key_values,
             recording: format!("{:016x}", at_random()),
             number: 1,
-            next_thread: FIRST_THREAD,
+            ids: ThreadIds::new(Format::V6),
             declared: 0,
             defined: Vec::new(),
             known_types: 0,
@@ -247,9 +244,7 @@ impl Trace {
     /// The largest number of bytes that it takes to end the stream now: to tell every thread's last
     /// number, and to remove the threads.
     pub(super) fn closing_size(&self) -> u64 {
-        // A block header has 4 bytes, the fixed part of a sequence point 16, an entry up to 15. A
-        // block that removes one thread has 4 bytes and an entry.
-        let own = || (4 + 16) + self.declared as u64 * (15 + 4 + 15);
+        let own = || v6::closing_size(self.declared);
         self.stage.as_ref().map_or_else(own, |stage| stage.closing_size())
     }
 
@@ -297,17 +292,12 @@ impl Trace {
     /// A thread that is new to the session. The trace says nothing of it yet.
     pub(super) fn thread(&mut self) -> TraceThread {
         TraceThread {
-            index: self.new_index(),
+            index: self.ids.index(),
             told: 0,
             said: Said::default(),
             labels: InForce::NOTHING,
             slot: None,
         }
-    }
-
-    fn new_index(&mut self) -> u64 {
-        self.next_thread += 1;
-        self.next_thread - 1
     }
 
     /// Defines the event types that rows of the session may have and that are not defined yet.
@@ -502,7 +492,7 @@ impl Trace {
         let name = (!name.is_empty()).then_some(&*name);
         self.changes.push(Change::Related(number));
         // A thread may have two entries: one as a recorder, one as a subject.
-        let index = self.new_index();
+        let index = self.ids.index();
         self.introduce(index, name, Some(os_id), &[], out)?;
         self.related.insert(number, index);
         Ok(Some(index))

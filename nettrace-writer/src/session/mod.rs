@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_format::{Format, Stream};
+use nettrace_format::Format;
 
 use crate::{
     emit,
@@ -29,6 +29,7 @@ use crate::{
     shared::{
         Command, Shared,
         channel::{self, Receiver, RecvError},
+        describes,
         error::Error,
         filter::ProviderFilter,
         locks,
@@ -448,10 +449,7 @@ fn check(builder: &mut SessionBuilder) -> Result<Layout, Error> {
         return Err(error);
     }
     for ty in &builder.registered {
-        if builder.output.ring.is_some() {
-            Stream::check(Format::V6, ty.schema())?;
-        }
-        Stream::check(builder.format, ty.schema())?;
+        describes(builder.format, builder.output.ring.is_some(), ty)?;
     }
     let layout = builder.memory.layout()?;
     if builder.triggers.is_some() && builder.output.ring.is_none() {

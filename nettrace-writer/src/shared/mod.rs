@@ -19,4 +19,4 @@ pub(crate) mod trace_ids;
 pub(crate) mod warning;
 pub(crate) mod watchers;
 
-pub(crate) use self::state::{Command, NoBuffer, Shared};
+pub(crate) use self::state::{Command, NoBuffer, Shared, describes};

@@ -232,13 +232,9 @@ impl Shared {
         self.known_types.lock().clone()
     }
 
-    /// Whether the session's format can describe a type, and version 6 too if the session is a
-    /// flight recorder: it keeps that.
+    /// [`describes`] for this session.
     pub(crate) fn describes(&self, ty: &EventType) -> Result<(), FormatError> {
-        if self.ring.strong_count() > 0 {
-            Stream::check(Format::V6, ty.schema())?;
-        }
-        Stream::check(self.format, ty.schema())
+        describes(self.format, self.ring.strong_count() > 0, ty)
     }
 
     /// Makes a buffer for a thread that has none. `can_wait` says whether the event can wait for
@@ -550,6 +546,19 @@ impl Shared {
     pub(crate) fn with_roster<R>(&self, f: impl FnOnce(&mut Roster) -> R) -> R {
         with_locks(|| f(&mut self.roster.lock()))
     }
+}
+
+/// Whether a session can describe a type: its format can, and so can version 6 if the session is a
+/// flight recorder, which keeps that.
+pub(crate) fn describes(
+    format: Format,
+    is_recorder: bool,
+    ty: &EventType,
+) -> Result<(), FormatError> {
+    if is_recorder {
+        Stream::check(Format::V6, ty.schema())?;
+    }
+    Stream::check(format, ty.schema())
 }
 
 impl Roster {

@@ -13,8 +13,8 @@ use std::{
 
 use nettrace_event::EventSchema;
 use nettrace_format::{
-    Cursor, FormatError, LeftOut, Stage, Trace,
-    v6::{self, BlockKind, TraceInfo, read},
+    FormatError, LeftOut, Stage,
+    v6::{BlockKind, TraceInfo, read},
 };
 
 use crate::sink::{Batch, Sink, StreamEnd, WriteError};
@@ -70,7 +70,7 @@ impl<'a> StagedSink<'a> {
 impl Sink for StagedSink<'_> {
     fn start(&mut self, header: &[u8], _: StreamEnd) -> io::Result<()> {
         let mut out = Vec::new();
-        let begun = trace(header).and_then(|trace| {
+        let begun = read::beginning(header).map_err(FormatError::from).and_then(|trace| {
             let pairs = trace.key_values.iter().map(|(key, value)| (&**key, &**value));
             let info = TraceInfo {
                 sync_utc: (&trace.sync_time).into(),
@@ -104,14 +104,4 @@ impl Sink for StagedSink<'_> {
         self.hand_over(&out).map_err(|error| error.source)?;
         self.sink.finish()
     }
-}
-
-/// What the beginning of a stream says.
-fn trace(header: &[u8]) -> Result<Trace, FormatError> {
-    let mut start = Vec::new();
-    v6::stream_header(&mut start);
-    let blocks = header.get(start.len()..).unwrap_or_default();
-    let block = read::blocks(blocks).next().unwrap_or(Err(read::Malformed))?;
-    let trace = v6::read_trace(Cursor::new(block.body, 0)).map_err(read::Malformed::from)?;
-    Ok(trace)
 }

@@ -1,7 +1,8 @@
 //! The blocks of a session's stream, as far as a tail decision has to understand them.
 
 pub(super) use nettrace_format::v6::read::{
-    Malformed, Point, Rows, block_ends, blocks, point, thread_rows, thread_sequences, type_rows,
+    Malformed, Point, Rows, beginning, block_ends, blocks, point, thread_rows, thread_sequences,
+    type_rows,
 };
 use nettrace_format::{
     Cursor,

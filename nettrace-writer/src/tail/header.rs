@@ -1,12 +1,11 @@
 //! The beginning of a stream, which can be moved to a later time.
 
-use nettrace_event::calendar::day_of;
 use nettrace_format::{
-    Composer, Cursor, Trace, WallTime,
-    v6::{self, BlockKind, SystemTimeParts, TraceInfo},
+    Composer, Trace,
+    v6::{SystemTimeParts, TraceInfo},
 };
 
-use crate::tail::blocks::{Malformed, blocks};
+use crate::tail::blocks::{Malformed, beginning};
 
 /// The beginning of a stream.
 #[derive(Debug)]
@@ -17,14 +16,7 @@ pub(super) struct Header {
 
 impl Header {
     pub(super) fn new(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut start = Vec::new();
-        v6::stream_header(&mut start);
-        let mut blocks = blocks(bytes.strip_prefix(&*start).ok_or(Malformed)?);
-        let block = blocks.next().ok_or(Malformed)??;
-        if !block.is(BlockKind::Trace) || blocks.next().is_some() {
-            return Err(Malformed);
-        }
-        let trace = v6::read_trace(Cursor::new(block.body, 0))?;
+        let trace = beginning(bytes)?;
         if trace.ticks_per_second == 0 {
             return Err(Malformed);
         }
@@ -60,6 +52,7 @@ impl Header {
     ) -> Result<Vec<u8>, Malformed> {
         let Trace { sync_time, sync_ticks, ticks_per_second, pointer_size, key_values } =
             &self.trace;
+        let sync_time = SystemTimeParts::from(sync_time);
         let per_second = u128::from(*ticks_per_second);
         let millis = u128::from(ticks.saturating_sub(*sync_ticks)) * 1_000 / per_second;
         let number = number.map(|number| number.to_string());
@@ -70,7 +63,7 @@ impl Header {
         let key_values: Vec<_> = key_values.iter().map(own).collect();
         let key_values: Vec<_> = key_values.iter().map(|(key, value)| (&**key, &**value)).collect();
         let info = TraceInfo {
-            sync_utc: SystemTimeParts::from_unix_millis(unix_millis(sync_time) + millis as i64),
+            sync_utc: SystemTimeParts::from_unix_millis(sync_time.unix_millis() + millis as i64),
             sync_ticks: sync_ticks + (millis * per_second / 1_000) as u64,
             ticks_per_second: *ticks_per_second,
             pointer_size: *pointer_size,
@@ -82,15 +75,6 @@ impl Header {
     }
 }
 
-/// Milliseconds since 1970, of a time of the Gregorian calendar.
-fn unix_millis(time: &WallTime) -> i64 {
-    let [year, month, day] = [time.year, time.month, time.day].map(i64::from);
-    let days = day_of(year, month, day);
-    let [hour, minute, second] = [time.hour, time.minute, time.second].map(i64::from);
-    let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
-    seconds * 1_000 + i64::from(time.millisecond)
-}
-
 #[cfg(test)]
 mod tests {
     use nettrace_event::keys;
@@ -99,7 +83,7 @@ mod tests {
         v6::{SystemTimeParts, TraceInfo},
     };
 
-    use super::{Header, unix_millis};
+    use super::Header;
 
     fn header(millis: i64, ticks: u64, number: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -133,7 +117,7 @@ mod tests {
         for day in (0..146_097).step_by(97) {
             let millis = day * 86_400_000 + 12_345_678;
             let parsed = Header::new(&header(millis, 0, "1")).unwrap();
-            assert_eq!(unix_millis(&parsed.trace.sync_time), millis);
+            assert_eq!(SystemTimeParts::from(&parsed.trace.sync_time).unix_millis(), millis);
         }
     }
 }

@@ -6,7 +6,7 @@ use super::Redaction;
 use crate::{
     content::{Label, TraceInfo},
     trace::Thread,
-    v6::{LAST_LABEL, put_label, read::Malformed, read_label},
+    v6::{LAST_LABEL, append_label, read::Malformed, read_label},
 };
 
 impl Redaction {
@@ -43,8 +43,6 @@ impl Redaction {
             let (label, len) = read_label(rows).ok_or(Malformed)?;
             rows = &rows[len..];
             let start = replaced.len();
-            // A text may become a mask or a hash.
-            replaced.resize(start + len + 24, 0);
             let text;
             let label = match label {
                 Label::Str(key, value) => {
@@ -54,8 +52,7 @@ impl Redaction {
                 Label::Int(key, value) => Label::Int(key, self.number(key, value)),
                 other => other,
             };
-            let len = put_label(&label, &mut replaced[start..]).ok_or(Malformed)?;
-            replaced.truncate(start + len);
+            append_label(&label, &mut replaced);
             replaced[start] |= kind & LAST_LABEL;
         }
         Ok(replaced)

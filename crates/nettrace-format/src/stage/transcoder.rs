@@ -21,9 +21,9 @@ use crate::{
     stream_end::StreamEnd,
     types,
     v6::{
-        RowFlags, RowState,
+        EncodedLabels, RowFlags, RowState, labels_in,
         read::{self, Block, Malformed, Rows},
-        read_label, read_stacks, read_thread_rows,
+        read_stacks, read_thread_rows,
     },
     writer::{LeftOut, Row},
 };
@@ -210,11 +210,13 @@ impl Transcoder {
         if !self.threads.has_own_ids() {
             return self.stream.label_rows(first, count, rows, out);
         }
+        let mut lists = Cursor::new(rows, 0);
         for id in (first..=u32::MAX).take(count as usize) {
-            let list = labels(rows).try_fold(0, |len, label| Some(len + label?.1));
-            let (list, rest) = rows.split_at(list.ok_or(Malformed)?);
+            let list = EncodedLabels::read(&mut lists).map_err(Malformed::from)?.bytes();
+            if labels(list).any(|label| label.is_none()) {
+                return Err(Malformed.into());
+            }
             self.label_lists.set(id, list);
-            rows = rest;
         }
         Ok(())
     }
@@ -234,7 +236,7 @@ impl Transcoder {
         let id = self.threads.recorder(first.capture_thread, &mut self.stream, out)?;
         if !redacts && self.stream.takes_rows_as_recorded(id, first.sequence) {
             if let Some((last_ts, more)) = plain_rows(&rows) {
-                return self.copy(&first, payload, (rows.rest(), more, last_ts), out);
+                return self.copy(&first, id, payload, (rows.rest(), more, last_ts), out);
             }
         }
         let Self { stream, redaction, threads, label_lists, stacks, addresses, last_ts, .. } = self;
@@ -248,7 +250,7 @@ impl Transcoder {
                 list_id = header.labels;
                 lacks_list = label_lists.lacks(list_id);
                 list.clear();
-                list.extend(label_lists.get(list_id).into_iter().flat_map(all_labels));
+                list.extend(label_lists.get(list_id).into_iter().flat_map(labels).flatten());
             }
             stream.leave_out_labels(u64::from(lacks_list));
             if self.has_stacks_in_rows {
@@ -299,16 +301,18 @@ impl Transcoder {
     }
 
     /// Copies the rows after the first as they are: their bytes, their number, and the last time.
+    /// `id` is that of their thread.
     fn copy(
         &mut self,
         first: &RowHeader,
+        id: u64,
         payload: &[u8],
         (more, count, last_ts): (&[u8], u32, u64),
         out: &mut Vec<u8>,
     ) -> Result<u64, FormatError> {
         let Self { stream, threads, label_lists, rows, .. } = self;
-        let list: Vec<_> = label_lists.get(first.labels).into_iter().flat_map(all_labels).collect();
-        let id = threads.recorder(first.capture_thread, stream, out)?;
+        let list = label_lists.get(first.labels).into_iter().flat_map(labels).flatten();
+        let list: Vec<_> = list.collect();
         let thread = threads.subject(first, id, stream, out)?;
         let header = RowHeader { capture_thread: id, thread, ..*first };
         rows.clear();
@@ -425,23 +429,9 @@ impl Stage for Transcoder {
     }
 }
 
-/// The labels of a list, each with its length, up to the one that is marked as the last. `None` if
-/// one cannot be read.
-fn labels(mut list: &[u8]) -> impl Iterator<Item = Option<(Label<'_>, usize)>> {
-    let mut is_over = false;
-    core::iter::from_fn(move || {
-        if is_over {
-            return None;
-        }
-        let label = read_label(list);
-        is_over = label.is_none() || list[0] & crate::v6::LAST_LABEL != 0;
-        list = label.map_or(&[], |(_, len)| &list[len..]);
-        Some(label)
-    })
-}
-
-fn all_labels(list: &[u8]) -> impl Iterator<Item = Label<'_>> {
-    labels(list).map_while(|label| label.map(|(label, _)| label))
+/// The labels of a sound list. `None` for one whose texts are not UTF-8.
+fn labels(list: &[u8]) -> impl Iterator<Item = Option<Label<'_>>> {
+    labels_in(list).map(|(_, label)| label.decode(|text| core::str::from_utf8(text).ok()))
 }
 
 /// Addresses of this size.

@@ -187,9 +187,7 @@ impl Numbers {
 
     /// Whether a sequence point has something to tell, even if its caller names no thread.
     pub(crate) fn has_untold(&self) -> bool {
-        !self.gone.is_empty()
-            || self.state.owed > 0 && self.state.latest.is_some()
-            || self.threads.values().any(Thread::is_untold)
+        !self.gone.is_empty() || self.has_untold_losses()
     }
 
     /// Whether a sequence point would tell losses.

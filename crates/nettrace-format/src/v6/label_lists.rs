@@ -69,7 +69,7 @@ pub fn label_list_row<'a>(labels: impl IntoIterator<Item = Label<'a>>, out: &mut
     let mut last = None;
     for entry in labels {
         last = Some(out.len());
-        label(&entry, out);
+        append_label(&entry, out);
     }
     if let Some(last) = last {
         out[last] |= LAST_LABEL;
@@ -106,7 +106,8 @@ pub fn label_rows_header(
     Ok(bytes)
 }
 
-fn label(label: &Label<'_>, out: &mut Vec<u8>) {
+/// Appends a label as [`put_label`] writes it.
+pub(crate) fn append_label(label: &Label<'_>, out: &mut Vec<u8>) {
     let most = 17 + label.text_len() + 2 * MAX_VARUINT64;
     let start = out.len();
     out.resize(start + most, 0);

@@ -106,7 +106,7 @@ mod trace;
 pub mod types;
 mod writer;
 
-pub(crate) use crate::v6::writer::V6;
+pub(crate) use crate::v6::{label_lists::append_label, writer::V6};
 pub use crate::{
     blocks::{BlockKind, MAX_STACK},
     content::{
@@ -128,7 +128,7 @@ pub use crate::{
             MAX_ROW_HEADER, RELABEL_ROOM, RowEncoder, RowFlags, RowState, UNCOMPRESSED_ROW_HEADER,
             change_row, decode_row, relabel_row, uncompressed_row,
         },
-        sequence_point::{SequencePointFlags, read_sequence_point, sequence_point},
+        sequence_point::{SequencePointFlags, closing_size, read_sequence_point, sequence_point},
         stack::{read_stacks, stack_block, takes_address},
         thread::{
             read_removed_threads, read_thread_rows, remove_thread_block, thread_block, thread_row,

@@ -6,10 +6,10 @@
 use alloc::vec::Vec;
 
 use crate::{
-    Cursor, Damage, FormatError,
+    Cursor, Damage, FormatError, Trace,
     v6::{
         BLOCK_HEADER, BlockKind, RowHeader, RowState, SequencePointFlags, ThreadSequence,
-        read_removed_threads, read_sequence_point,
+        read_removed_threads, read_sequence_point, read_trace, stream_header,
     },
 };
 
@@ -87,6 +87,22 @@ pub fn blocks(mut bytes: &[u8]) -> impl Iterator<Item = Result<Block<'_>, Malfor
         bytes = after;
         Some(Ok(Block { kind: (header >> 24) as u8, whole, body }))
     })
+}
+
+/// What the beginning of a stream says: its header and a Trace block, and nothing else.
+///
+/// # Errors
+///
+/// [`Malformed`]: it is something else.
+pub fn beginning(bytes: &[u8]) -> Result<Trace, Malformed> {
+    let mut start = Vec::new();
+    stream_header(&mut start);
+    let mut blocks = blocks(bytes.strip_prefix(&*start).ok_or(Malformed)?);
+    let block = blocks.next().ok_or(Malformed)??;
+    if !block.is(BlockKind::Trace) || blocks.next().is_some() {
+        return Err(Malformed);
+    }
+    Ok(read_trace(Cursor::new(block.body, 0))?)
 }
 
 /// Where each of the blocks in `bytes` ends.

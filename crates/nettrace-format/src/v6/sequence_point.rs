@@ -65,6 +65,22 @@ pub fn sequence_point(
     })
 }
 
+/// The most bytes that it takes to end a stream that defines this many threads: a
+/// [`sequence_point`] that names all of them, and a block for each that removes it.
+///
+/// ```
+/// use nettrace_format::v6::closing_size;
+///
+/// assert_eq!(closing_size(0), 20);
+/// assert_eq!(closing_size(1_000) - closing_size(999), 34);
+/// ```
+#[must_use]
+pub fn closing_size(threads: usize) -> u64 {
+    // A block header has 4 bytes, the fixed part of a sequence point 16, an entry up to 15. A block
+    // that removes one thread has 4 bytes and an entry.
+    (4 + 16) + threads as u64 * (15 + 4 + 15)
+}
+
 /// Reads a sequence point: its timestamp and flags. Calls `thread` with the offset and content of
 /// each entry.
 ///

@@ -146,9 +146,7 @@ impl Writer for Blocks {
     }
 
     fn closing_size(&self) -> u64 {
-        // A block header has 4 bytes, the fixed part of a sequence point 16, an entry up to 15. A
-        // block that removes one thread has 4 bytes and an entry.
-        (4 + 16) + self.threads as u64 * (15 + 4 + 15)
+        v6::closing_size(self.threads)
     }
 
     fn mark(&mut self) -> usize {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use nettrace_event::calendar::{date_of, day_of, unix_nanos_of_file_time};
+use nettrace_format::content::SystemTimeParts;
 use nettrace_reader::{Trace, WallTime};
 use serde::{Serialize, Serializer};
 
@@ -136,11 +137,7 @@ fn since_1970(time: &WallTime) -> Option<i128> {
     if !time.is_valid() {
         return None;
     }
-    let days = day_of(time.year.into(), time.month.into(), time.day.into());
-    let hours = days * 24 + i64::from(time.hour);
-    let seconds = (hours * 60 + i64::from(time.minute)) * 60 + i64::from(time.second);
-    let millis = i128::from(seconds) * 1000 + i128::from(time.millisecond);
-    Some(millis * 1_000_000)
+    Some(i128::from(SystemTimeParts::from(time).unix_millis()) * 1_000_000)
 }
 
 /// Converts a time of day to nanoseconds since 1970. `None` before 1970, after 2554, and for a time

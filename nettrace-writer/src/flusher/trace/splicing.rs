@@ -32,8 +32,7 @@ use crate::{
     shared::trace_ids::Ids,
 };
 
-/// Stacks and label lists that have ids, but are not defined yet.
-/// The lists are among those of the output.
+/// Stacks that have ids, but are not defined yet. Label lists of that kind are in the output.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     addresses: Vec<u64>,
