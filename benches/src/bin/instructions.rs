@@ -46,7 +46,9 @@ fn main() -> ExitCode {
     if parsed.is_some_and(|(row, count)| run(row, count)) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("usage: instructions ROW COUNT; `dev/xtask/src/instructions.rs` lists the rows");
+    eprintln!(
+        "usage: instructions ROW COUNT; `benches/measure/src/instructions.rs` lists the rows"
+    );
     ExitCode::FAILURE
 }
 

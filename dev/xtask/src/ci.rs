@@ -3,11 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use xtask::{step::Tally, workspace::Workspace};
 
-use crate::{
-    instructions, interface, lanes, layers, mutants, packages, parallel_lanes::ParallelLanes, seam,
-    step::Tally, weight, workspace::Workspace,
-};
+use crate::{interface, lanes, layers, mutants, packages, parallel_lanes::ParallelLanes, seam};
 
 /// One thing that CI checks.
 #[derive(Debug)]
@@ -49,12 +47,12 @@ pub(crate) const LANES: &[Lane] = &[
     lane_of("doc", "the documentation builds without a warning", lanes::doc),
     lane_of("interface", "no public interface has changed unseen", interface::run),
     lane_of("kills", "a killed program leaves a complete file", lanes::kills),
-    lane_of("instructions", "no event takes more instructions than before", instructions::run),
+    lane_of("instructions", "no event takes more instructions than before", lanes::instructions),
     in_row(1, lane_of("msrv", "the oldest promised compiler takes it", lanes::msrv)),
     in_row(1, lane_of("aarch64", "threads, signals, clocks work on AArch64", lanes::aarch64)),
     in_row(1, lane_of("windows", "it compiles for Windows", lanes::windows)),
     in_row(1, lane_of("macos", "it compiles for macOS", lanes::macos)),
-    in_row(1, lane_of("weight", "no event brings more code than before", weight::check)),
+    in_row(1, lane_of("weight", "no event brings more code than before", lanes::weight)),
     in_row(1, lane_of("unstable", "values of `valuable` are recorded", lanes::unstable)),
     in_row(2, lane_of("loom", "the models of the writer's threads hold", lanes::loom)),
     in_row(2, lane_of("mutants", "a test fails when a safeguard is taken out", mutants::run)),

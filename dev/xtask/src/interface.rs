@@ -4,13 +4,12 @@
 //! `cargo public-api` makes the text, from what rustdoc says in JSON. That output is unstable, so
 //! this lane asks for it as the fuzzer does for its flags.
 
-use std::{collections::BTreeSet, env, fs};
+use std::{env, fs};
 
 use anyhow::{Result, ensure};
-
-use crate::{
+use xtask::{
     step::{Step, Tally},
-    workspace::Workspace,
+    workspace::{Workspace, write},
 };
 
 /// The name of the file.
@@ -50,10 +49,12 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
             fs::write(&path, text)?;
             continue;
         }
-        let known = fs::read_to_string(&path).unwrap_or_default();
-        if known != text {
-            let differences = differences(&known, &text);
-            changed.push(format!("{}:\n{differences}", package.name));
+        // A file that is absent differs as well.
+        if fs::read_to_string(&path).unwrap_or_default() != text {
+            let now = workspace.target.join("interface").join(&package.name).join(FILE);
+            write(&now, &text)?;
+            let step = Step::new("git").args(["diff", "--no-index", "--no-color", "--unified=0"]);
+            changed.push(format!("{}:\n{}", package.name, step.arg(path).arg(now).find()?));
         }
     }
     ensure!(
@@ -63,25 +64,4 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         changed.join("\n")
     );
     Ok(())
-}
-
-/// The lines of one text alone. The lines of both are in the same order.
-fn differences(known: &str, text: &str) -> String {
-    let only = |mark: char, lines: &str, others: &str| {
-        let others: BTreeSet<_> = others.lines().collect();
-        let lines = lines.lines().filter(|line| !others.contains(line));
-        lines.map(|line| format!("  {mark} {line}\n")).collect::<String>()
-    };
-    only('-', known, text) + &only('+', text, known)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::differences;
-
-    #[test]
-    fn lines_of_one_text_are_shown() {
-        assert_eq!(differences("a\nb\n", "b\nc\n"), "  - a\n  + c\n");
-        assert_eq!(differences("a\n", "a\n"), "");
-    }
 }

@@ -7,8 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-
-use crate::{
+use xtask::{
     step::{Step, Tally},
     workspace::{Workspace, paths_in, rust_files},
 };
@@ -183,6 +182,21 @@ pub(crate) fn bench_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     // With the features of lane `test`, what that has built serves here too.
     let step = Step::cargo().args(["test", "--workspace", "--all-features", "--locked"]);
     step.args(benches.into_iter().flat_map(|name| ["--bench", name])).run()
+}
+
+/// Compares the instructions of events with their bounds.
+pub(crate) fn instructions(_: &Workspace, _: &mut Tally) -> Result<()> {
+    measure("instructions").run()
+}
+
+/// Compares the code that events bring into a program with its bounds.
+pub(crate) fn weight(_: &Workspace, _: &mut Tally) -> Result<()> {
+    measure("weight").arg("--check").run()
+}
+
+/// A step that measures something.
+pub(crate) fn measure(what: &str) -> Step {
+    Step::cargo().args(["run", "--quiet", "--locked", "-p", "measure", "--", what])
 }
 
 /// Builds and tests the package of the peers, which is not a member of the workspace.

@@ -18,8 +18,7 @@ pub(crate) mod imports;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
-
-use crate::{
+use xtask::{
     step::Tally,
     workspace::{Package, Workspace},
 };

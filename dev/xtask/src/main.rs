@@ -2,34 +2,25 @@
 //!
 //! Code map: [`ci`] names the lanes and runs them, some of them beside the others by
 //! [`parallel_lanes`]. [`lanes`] has what most lanes do; [`seam`], [`layers`], [`interface`] and
-//! [`mutants`] have modules of their own. [mod@bench] turns benchmark results into ratios;
-//! [`instructions`] counts instructions, which do not vary; [`request`] counts misses of caches as
-//! well; [`weight`] weighs what users build; [mod@bounds] compares such counts. [`packages`] builds
-//! what a registry would get. [`workspace`] knows the packages. [`step`] runs a command and counts
-//! the tests that it reports.
+//! [`mutants`] have modules of their own. [`packages`] builds what a registry would get. The
+//! library of this package knows the packages ([`xtask::workspace`]), runs commands, and counts the
+//! tests that they report ([`xtask::step`]). Package `measure`, in `benches`, measures.
 //!
 //! A lane that finds nothing to check fails, so that no lane passes for ever.
 
-mod bench;
-mod bounds;
 mod ci;
-mod instructions;
 mod interface;
 mod lanes;
 mod layers;
 mod mutants;
 mod packages;
 mod parallel_lanes;
-mod request;
 mod seam;
-mod step;
-mod weight;
-mod workspace;
 
 use std::{env, process::ExitCode};
 
 use anyhow::{Result, bail};
-use workspace::Workspace;
+use xtask::workspace::Workspace;
 
 fn main() -> ExitCode {
     match run() {
@@ -46,8 +37,8 @@ fn run() -> Result<()> {
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["help" | "--help" | "-h"] => print!("{}", help()),
         ["ci", names @ ..] => ci::run(&Workspace::load()?, names)?,
-        ["bench", filter @ ..] => bench::run(&Workspace::load()?, filter)?,
-        ["weight"] => weight::run(&Workspace::load()?)?,
+        ["bench", filter @ ..] => lanes::measure("bench").args(filter).run()?,
+        ["weight"] => lanes::measure("weight").run()?,
         ["weight", "--check"] => ci::run(&Workspace::load()?, &["weight"])?,
         [name] if ci::lane(name).is_some() => ci::run(&Workspace::load()?, &[name])?,
         _ => bail!("no such command.\n\n{}", help()),

@@ -8,12 +8,12 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-
-use crate::{
-    lanes::{self, MODELLED},
+use xtask::{
     step::{Step, Tally},
     workspace::{Workspace, read, rust_files},
 };
+
+use crate::lanes::{self, MODELLED};
 
 /// Makes the safeguards of tests on threads read the variable. Models read it always.
 const MUTANTS: &str = "--cfg nettrace_mutants";

@@ -6,8 +6,7 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-
-use crate::{
+use xtask::{
     step::{Step, Tally},
     workspace::{Workspace, paths_in, remove_folder},
 };

@@ -9,8 +9,9 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use xtask::{step::Tally, workspace::Workspace};
 
-use crate::{ci::Lane, step::Tally, workspace::Workspace};
+use crate::ci::Lane;
 
 /// Lanes that are running.
 #[derive(Debug)]

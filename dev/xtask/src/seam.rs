@@ -7,12 +7,9 @@
 //! may name what they like.
 
 use anyhow::{Result, ensure};
+use xtask::{step::Tally, workspace::Workspace};
 
-use crate::{
-    layers::imports::{self, ModuleImports},
-    step::Tally,
-    workspace::Workspace,
-};
+use crate::layers::imports::{self, ModuleImports};
 
 /// The files of published packages that may name atomics, threads or loom, each with its reason.
 const SEAMS: &[(&str, &str)] = &[

@@ -13,14 +13,15 @@ use anyhow::{Context, Result, bail};
 
 /// A command to run.
 #[derive(Debug)]
-pub(crate) struct Step {
+#[must_use]
+pub struct Step {
     command: Command,
     shown: String,
 }
 
 impl Step {
     /// A step that runs `program`, which is looked up on the PATH unless it is a path.
-    pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
         let name = Path::new(program.as_ref()).file_name().unwrap_or(program.as_ref());
         let shown = name.to_string_lossy().into_owned();
         let mut command = Command::new(program);
@@ -29,12 +30,12 @@ impl Step {
     }
 
     /// A step that runs the same cargo that runs this program.
-    pub(crate) fn cargo() -> Self {
+    pub fn cargo() -> Self {
         Self::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
     }
 
     /// Adds an argument.
-    pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.shown.push(' ');
         self.shown.push_str(&argument.as_ref().to_string_lossy());
         self.command.arg(argument);
@@ -42,19 +43,19 @@ impl Step {
     }
 
     /// Adds arguments.
-    pub(crate) fn args<T: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = T>) -> Self {
+    pub fn args<T: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = T>) -> Self {
         arguments.into_iter().fold(self, |step, argument| step.arg(argument))
     }
 
     /// Sets an environment variable. It is shown with the command.
-    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.shown = format!("{name}={:?} {}", value.as_ref().to_string_lossy(), self.shown);
         self.command.env(name, value);
         self
     }
 
     /// Removes environment variables.
-    pub(crate) fn without(mut self, names: &[&str]) -> Self {
+    pub fn without(mut self, names: &[&str]) -> Self {
         for name in names {
             self.command.env_remove(name);
         }
@@ -62,26 +63,26 @@ impl Step {
     }
 
     /// Runs the command in `folder` instead of the current one.
-    pub(crate) fn within(mut self, folder: &Path) -> Self {
+    pub fn within(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);
         self
     }
 
     /// Hides standard error.
-    pub(crate) fn quiet(mut self) -> Self {
+    pub fn quiet(mut self) -> Self {
         self.command.stderr(Stdio::null());
         self
     }
 
     /// Runs the command to the end. Its output goes where ours goes.
-    pub(crate) fn run(mut self) -> Result<()> {
+    pub fn run(mut self) -> Result<()> {
         self.announce();
         let status = self.command.status().with_context(|| self.not_started())?;
         self.judge(status)
     }
 
     /// Runs the command without showing it, and returns its standard output. Errors still show.
-    pub(crate) fn read(mut self) -> Result<String> {
+    pub fn read(mut self) -> Result<String> {
         self.command.stdout(Stdio::piped());
         let child = self.command.spawn().with_context(|| self.not_started())?;
         let output = child.wait_with_output().with_context(|| self.not_started())?;
@@ -89,8 +90,9 @@ impl Step {
         String::from_utf8(output.stdout).with_context(|| format!("the output of `{}`", self.shown))
     }
 
-    /// Runs a search, which fails with code 1 if it finds nothing, and returns what it finds.
-    pub(crate) fn find(mut self) -> Result<String> {
+    /// Runs a search or a comparison, and returns what it finds. Code 1 is no failure: it says
+    /// whether there is anything.
+    pub fn find(mut self) -> Result<String> {
         self.command.stderr(Stdio::inherit());
         let output = self.command.output().with_context(|| self.not_started())?;
         if output.status.code() != Some(1) {
@@ -101,7 +103,7 @@ impl Step {
 
     /// Runs the command to the end, passes on standard output line by line, and calls `each` with
     /// each line.
-    pub(crate) fn watch(mut self, mut each: impl FnMut(&str)) -> Result<()> {
+    pub fn watch(mut self, mut each: impl FnMut(&str)) -> Result<()> {
         self.announce();
         self.command.stdout(Stdio::piped());
         let mut child = self.command.spawn().with_context(|| self.not_started())?;
@@ -123,13 +125,13 @@ impl Step {
     /// Runs tests and adds how many ran, including failures, to `tally`.
     ///
     /// This happens before a failure is returned, so that the tally can still be shown.
-    pub(crate) fn test(self, tally: &mut Tally) -> Result<()> {
+    pub fn test(self, tally: &mut Tally) -> Result<()> {
         self.watch(|line| tally.read(line))
     }
 
     /// Runs tests for at most `seconds`, and returns whether one of them failed. Passes on their
     /// output if none did: a failure that is expected must not look like one that is not.
-    pub(crate) fn fails(self, seconds: u32) -> Result<bool> {
+    pub fn fails(self, seconds: u32) -> Result<bool> {
         self.announce();
         // It ends cargo's children, too.
         let mut command = Command::new("timeout");
@@ -175,23 +177,23 @@ const OUT_OF_TIME: i32 = 124;
 
 /// The number of tests that ran.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// Tests that passed.
-    pub(crate) passed: u64,
+    pub passed: u64,
     /// Tests that failed.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// Tests marked as ignored, and tests that printed that they have nothing to run against.
-    pub(crate) skipped: u64,
+    pub skipped: u64,
 }
 
 impl Tally {
     /// The number of tests that ran, passed or failed.
-    pub(crate) fn ran(&self) -> u64 {
+    pub fn ran(&self) -> u64 {
         self.passed + self.failed
     }
 
     /// Parses a tally in the form in which it is displayed.
-    pub(crate) fn parse(line: &str) -> Option<Self> {
+    pub fn parse(line: &str) -> Option<Self> {
         let mut numbers = [0; 3];
         let mut parts = line.split(", ");
         for (number, word) in numbers.iter_mut().zip([" passed", " failed", " skipped"]) {
@@ -206,7 +208,7 @@ impl Tally {
     /// It counts the summary that the standard harness prints for each binary (`test result: ok. 3
     /// passed; 0 failed; 1 ignored; …`). It also counts the line `skipped: …`, which our tests
     /// print when what they need is absent. The harness counts such a test as passed.
-    pub(crate) fn read(&mut self, line: &str) {
+    pub fn read(&mut self, line: &str) {
         // With `--nocapture` the line may follow `test name ... `.
         if line.starts_with("skipped: ") || line.contains(" ... skipped: ") {
             self.skipped += 1;

@@ -12,57 +12,57 @@ use crate::step::Step;
 
 /// The workspace: where it is, and its members.
 #[derive(Debug)]
-pub(crate) struct Workspace {
+pub struct Workspace {
     /// The folder of the root manifest.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// The folder in which cargo builds.
-    pub(crate) target: PathBuf,
+    pub target: PathBuf,
     /// Every member.
-    pub(crate) packages: Vec<Package>,
+    pub packages: Vec<Package>,
 }
 
 /// One member of the workspace.
 #[derive(Debug)]
-pub(crate) struct Package {
+pub struct Package {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// The folder of its manifest.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// Whether it is published to the registry.
-    pub(crate) published: bool,
+    pub published: bool,
     /// Whether it has features for others. The names of features for our own tests begin with `__`.
-    pub(crate) has_features: bool,
+    pub has_features: bool,
     /// The programs of its integration tests.
-    pub(crate) tests: Vec<TestProgram>,
+    pub tests: Vec<TestProgram>,
     /// The names of its `bench` targets.
-    pub(crate) benches: Vec<String>,
+    pub benches: Vec<String>,
 }
 
 /// A program of integration tests.
 #[derive(Debug)]
-pub(crate) struct TestProgram {
+pub struct TestProgram {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// Its root file. If that is a `main.rs`, its other files are beside it.
-    pub(crate) source: PathBuf,
+    pub source: PathBuf,
 }
 
 impl Workspace {
     /// Asks cargo about the workspace of the current folder.
-    pub(crate) fn load() -> Result<Self> {
+    pub fn load() -> Result<Self> {
         let step = Step::cargo().args(["metadata", "--format-version=1", "--no-deps"]);
         let value = serde_json::from_str(&step.read()?)?;
         Self::parse(&value).context("`cargo metadata` leaves out a field")
     }
 
     /// The published packages, as `-p NAME` pairs.
-    pub(crate) fn published(&self) -> Vec<&str> {
+    pub fn published(&self) -> Vec<&str> {
         let published = self.packages.iter().filter(|package| package.published);
         published.flat_map(|package| ["-p", &package.name]).collect()
     }
 
     /// The manifests of packages outside the workspace that CI checks too, if they exist.
-    pub(crate) fn outsiders(&self) -> Vec<PathBuf> {
+    pub fn outsiders(&self) -> Vec<PathBuf> {
         let manifests = ["benches/peers/Cargo.toml", "dev/fuzz/Cargo.toml"];
         manifests.iter().map(|path| self.root.join(path)).filter(|path| path.exists()).collect()
     }
@@ -101,7 +101,7 @@ impl Package {
 }
 
 /// Removes a folder and what is in it, if there is one.
-pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
+pub fn remove_folder(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         outcome => outcome.with_context(|| format!("could not remove {}", folder.display())),
@@ -109,7 +109,7 @@ pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
 }
 
 /// The paths in `folder`, sorted. Empty if there is no such folder.
-pub(crate) fn paths_in(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn paths_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.with_context(|| format!("could not read {}", folder.display()))?,
@@ -121,7 +121,7 @@ pub(crate) fn paths_in(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The Rust files below a folder.
-pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths_in(folder)? {
         if path.is_dir() {
@@ -134,12 +134,12 @@ pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The text of a file.
-pub(crate) fn read(path: &Path) -> Result<String> {
+pub fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))
 }
 
 /// Writes a file, and makes the folder for it.
-pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+pub fn write(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
     folder
         .and_then(|()| fs::write(path, text))

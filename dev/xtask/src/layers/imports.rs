@@ -9,9 +9,9 @@ use std::{
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use xtask::workspace::{Package, rust_files};
 
 use super::Imports;
-use crate::workspace::{Package, rust_files};
 
 /// The module facts in the source files of a package.
 pub(crate) fn sources(package: &Package) -> Result<Vec<ModuleImports>> {

@@ -19,12 +19,14 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
+use xtask::{
+    step::Step,
+    workspace::{Workspace, paths_in, read, remove_folder},
+};
 
 use crate::{
     bounds::{Bounds, Verdict, conclude, is_known_machine, shown},
     request,
-    step::{Step, Tally},
-    workspace::{Workspace, paths_in, read, remove_folder},
 };
 
 /// A thing to count.
@@ -109,7 +111,7 @@ fn names() -> Vec<&'static str> {
 }
 
 /// Counts every row, and compares it with its bound.
-pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     if !is_known_machine() {
         return Ok(());
     }
@@ -121,7 +123,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let build = ["build", "--release", "--locked", "-p", "benches", "--bin", "instructions"];
     Step::cargo().args(build).run()?;
     let program = workspace.target.join("release/instructions");
-    let folder = workspace.target.join("xtask-instructions");
+    let folder = workspace.target.join("instructions");
     remove_folder(&folder)?;
     fs::create_dir_all(&folder)?;
 
@@ -286,7 +288,7 @@ totals: 123456
 
     #[test]
     fn every_row_has_a_bound() {
-        let text = include_str!("../../../benches/instructions.json");
+        let text = include_str!("../../instructions.json");
         let value = serde_json::from_str(text).unwrap();
         assert!(Bounds::parse(&value, &names()).is_some());
     }

@@ -6,8 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-
-use crate::{step::Step, workspace::read};
+use xtask::{step::Step, workspace::read};
 
 /// The bounds, and the compiler that they hold for.
 #[derive(Debug)]

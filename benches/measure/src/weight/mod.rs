@@ -23,12 +23,12 @@ use std::{
 
 use anyhow::{Context, Result};
 use programs::{Program, write_all};
-
-use crate::{
-    bounds::{Bounds, Verdict, conclude, is_known_machine, shown},
-    step::{Step, Tally},
+use xtask::{
+    step::Step,
     workspace::{Workspace, read, remove_folder},
 };
+
+use crate::bounds::{Bounds, Verdict, conclude, is_known_machine, shown};
 
 /// The number of further items of a program.
 const COUNT: usize = 100;
@@ -127,7 +127,7 @@ impl Profile {
 }
 
 /// Compares bytes of code with their bounds.
-pub(crate) fn check(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     if !is_known_machine() {
         return Ok(());
     }
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn every_row_has_a_bound() {
-        let text = include_str!("../../../../benches/weight.json");
+        let text = include_str!("../../../weight.json");
         let value = serde_json::from_str(text).unwrap();
         assert!(Bounds::parse(&value, &ROWS.map(|(name, ..)| name)).is_some());
     }

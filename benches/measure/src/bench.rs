@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
-
-use crate::{step::Step, workspace::Workspace};
+use xtask::{step::Step, workspace::Workspace};
 
 /// The benchmark by criterion. It compares two states of the code, so one state has no result.
 const COMPARISON: &str = "emit";

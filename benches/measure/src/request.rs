@@ -10,8 +10,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-
-use crate::{
+use xtask::{
     step::Step,
     workspace::{self, Workspace},
 };

@@ -3,9 +3,9 @@
 use std::{fmt::Write as _, path::Path};
 
 use anyhow::Result;
+use xtask::workspace::{Workspace, read, write};
 
 use super::{Application, ItemKind, Library};
-use crate::workspace::{Workspace, read, write};
 
 /// A program, by the name of its package.
 #[derive(Clone, Debug)]
