@@ -2,7 +2,7 @@
 //! versions of a crate in one program.
 //!
 //! What libraries record and what an application's sessions hear meet in statics of this crate. Two
-//! versions have two of each, and events would be lost without a word. See decision 152
+//! versions have two of each, and events would be lost without a word. See decision 104
 //! (docs/decisions).
 
 fn main() {

@@ -17,7 +17,7 @@
 //!
 //! That takes a third of a millisecond and no sleep, or 1.2 ms if the parts do not agree. Its error
 //! is below one part per million
-//! ([decision 011](../../../../docs/decisions/011-the-sessions-clock-is-the-processors-counter-if-the-kernel-trusts-it.md)).
+//! ([decision 011](../../../../docs/decisions/011-the-clock-is-the-processors-counter-and-a-threads-order-does-not-depend-on-it.md)).
 //!
 //! The kernel says by how much its unsteered clock differs from real time
 //! ([`system::correction`]). The steered clock would not do: while the machine catches up with the
