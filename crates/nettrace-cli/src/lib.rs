@@ -46,7 +46,6 @@ mod merge;
 mod nanoseconds;
 mod other_file_types;
 mod output;
-mod payload;
 mod read_options;
 mod recorder;
 mod report;

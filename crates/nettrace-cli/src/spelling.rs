@@ -2,7 +2,7 @@
 
 pub(crate) use nettrace_views::{
     model::{OneLine, event_name, to_json},
-    text::{level, not_finite},
+    text::level,
 };
 
 /// The names of levels that users write, beside those of the format.

@@ -363,6 +363,10 @@
     select.addEventListener("change", () => draw(it));
     const rough = data.latencies.some((latency) => !latency.is_exact);
     const bad = (outcome) => !["ok", "", "Ok", "success"].includes(outcome);
+    // Columns that say the same of every name, or nothing, are left out.
+    const hasPolls = data.latencies.some((it) => it.longest_poll_ns !== null);
+    const hasServices = data.latencies.some((it) => it.service !== data.latencies[0].service);
+    const shown = (_, i) => (i !== 10 || hasPolls) && (i !== 11 || hasServices);
     const rows = data.latencies.map((latency, i) => [
       [el("button", { type: "button", class: "link", title: "Show the histogram",
         onclick: () => { select.value = i; draw(it); node.scrollIntoView({ block: "center" }); },
@@ -372,10 +376,12 @@
       cell(latency.own_ns, time),
       latency.busy_ns !== null ? cell(latency.busy_ns, time) : "",
       latency.polls !== null ? cell(latency.polls) : "",
+      latency.longest_poll_ns !== null ? cell(latency.longest_poll_ns, time) : "",
+      latency.service ? visible(latency.service) : "",
       latency.outcomes.filter(([outcome]) => bad(outcome)).map(([outcome, n]) =>
         el("span", { class: "outcome bad" }, count(n) + " " + visible(outcome) + " ")).concat(
         latency.open > 0 ? [el("span", { class: "outcome" }, count(latency.open) + " no end")] : []),
-    ]);
+    ].filter(shown));
     section("latency", "Span latencies",
       "How long spans took, by name; the name with the most time first. A percentile is the " +
       "shortest duration that so many of the spans do not exceed." +
@@ -384,7 +390,8 @@
       numbers,
       table("Durations by name", [["Span", "row"], ["Spans", "n"], ["p50", "n"], ["p90", "n"],
         ["p99", "n"], ["Longest", "n"], ["Total", "n"], ["Own", "n"], ["Busy", "n"],
-        ["Polls", "n"], ["Not ok", "nowrap"]], rows,
+        ["Polls", "n"], ["Longest poll", "n"], ["Service", ""], ["Not ok", "nowrap"]]
+        .filter(shown), rows,
       data.other_latencies > 0
         ? "And " + plural(data.other_latencies, "more name") + " with less time." : null));
   }

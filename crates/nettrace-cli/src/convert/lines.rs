@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use nettrace_reader::{Event, Label, LastLabels, Totals, Trace};
-use nettrace_views::text::{EventType, LabelValue, Payload, is_id};
 use nettrace_views::{
     LeftOut, Target,
     model::{PerType, process_id},
+    text::{EventType, JsonFields, JsonLabels, LabelValue, Payload, is_id},
 };
 use serde::Serialize;
 
@@ -17,7 +17,6 @@ use crate::{
     },
     csv_cell::CsvCell,
     dump::{self, Extra, Facts, processor},
-    payload::{JsonFields, JsonLabels},
     spelling::{self, to_json},
 };
 

@@ -4,13 +4,12 @@ use std::io;
 
 use nettrace_views::{
     model::{hex, process_id},
-    text::Message,
+    text::{JsonFields, JsonLabels, Message},
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     dump::{Extra, ShownEvent, processor},
-    payload::{JsonFields, JsonLabels},
     spelling::{self, to_json},
 };
 

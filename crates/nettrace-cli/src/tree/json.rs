@@ -5,14 +5,13 @@ use std::io::Write;
 use nettrace_reader::Event;
 use nettrace_views::{
     model::{Key, SpanRef, Time},
-    text::{Payload, is_id},
+    text::{JsonLabels, JsonValue, Payload, is_id},
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     dump::Facts,
     failure::Failure,
-    payload::{JsonLabels, JsonValue},
     spelling::to_json,
     tree::{
         forest::Forest,

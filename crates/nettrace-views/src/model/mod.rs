@@ -13,13 +13,13 @@
 //! | what a reader keeps of each event type | [`PerType`] |
 //! | what tells spans of one name apart | `dimension`, `dimension_value` |
 //! | which spans are under way, and what an event is to them | [`SpanTable`], [`Part`] |
-//! | what the events of one span say together | [`SpanRecord`], [`OwnTime`] |
+//! | what the events of one span say together | [`SpanRecord`], [`OwnTime`], [`SpanWork`] |
 //! | how many spans there are | [`SpanCounts`] |
 //! | how text from elsewhere is shown | [`OneLine`], [`Json`] |
 
 mod clock;
 mod counts;
-#[cfg(any(feature = "report", feature = "viewers"))]
+#[cfg(any(feature = "report", feature = "tables", feature = "viewers"))]
 mod dimension;
 mod fields;
 mod frames;
@@ -35,11 +35,14 @@ mod shown;
 mod span_record;
 mod span_table;
 mod types;
+mod work;
 
+#[cfg(any(feature = "report", feature = "viewers"))]
+pub(crate) use self::dimension::MOST_VALUES;
 #[cfg(feature = "report")]
 pub(crate) use self::dimension::clip;
-#[cfg(any(feature = "report", feature = "viewers"))]
-pub(crate) use self::dimension::{MOST_VALUES, dimension, dimension_value};
+#[cfg(any(feature = "report", feature = "tables", feature = "viewers"))]
+pub(crate) use self::dimension::{dimension, dimension_value};
 #[cfg(feature = "viewers")]
 pub(crate) use self::frames::{Lesson, Place};
 #[cfg(feature = "report")]
@@ -66,4 +69,5 @@ pub use self::{
     span_record::{SpanEdge, SpanRecord, SpanState},
     span_table::{Part, SpanRef, SpanTable},
     types::{EndFields, event_name, has_fields_of_single, place, span_of_record},
+    work::{PollTimes, SpanWork},
 };

@@ -81,6 +81,12 @@ impl Processes {
         all.filter(|(_, name)| !name.is_empty())
     }
 
+    /// The name of a process. Another one may have the same.
+    #[must_use]
+    pub fn name(&self, process: Option<u64>) -> Option<&str> {
+        self.named().find(|(id, _)| *id == process).map(|(_, name)| name)
+    }
+
     /// What tells a process from the others: how it is [spelled](Self::spelled) if there are
     /// several, and nothing if there is one.
     #[must_use]

@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use nettrace_event::{Outcome, role};
 use nettrace_reader::{Event, Metadata, Value};
 
+use crate::model::SpanWork;
+
 /// The fields with which a type begins whose events each stand for a whole span.
 const SINGLE_FIELDS: [&str; 3] = ["started", "duration", "outcome"];
 
@@ -110,10 +112,16 @@ impl EndFields {
         }
     }
 
+    /// Whether a field is one of these.
+    #[must_use]
+    pub fn has(&self, field: usize) -> bool {
+        [self.duration, self.outcome, self.polls, self.busy].contains(&Some(field))
+    }
+
     /// The nanoseconds on a processor, and the polls, that an event states.
     #[must_use]
-    pub fn work(&self, event: &Event<'_>) -> (Option<u64>, Option<u64>) {
-        let mut work = (None, None);
+    pub fn work(&self, event: &Event<'_>) -> SpanWork {
+        let mut work = SpanWork::default();
         let Some(last) = self.busy.max(self.polls) else { return work };
         for (index, field) in event.fields().enumerate().take(last + 1) {
             let number = match field {
@@ -122,8 +130,8 @@ impl EndFields {
                 _ => continue,
             };
             match Some(index) {
-                at if at == self.busy => work.0 = Some(number),
-                at if at == self.polls => work.1 = Some(number),
+                at if at == self.busy => work.busy = Some(number),
+                at if at == self.polls => work.polls = Some(number),
                 _ => {}
             }
         }

@@ -30,7 +30,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../../assets/page.js"),
-        sha256: "aSVQO6jeypdvZ9za5BsdyFilYgCfuXhZ0ZwIrQbWk+E=",
+        sha256: "Axo1ywMvjDhW+qQpWpJ9PqKJj8+L60UsYOD8hmm1oXk=",
     },
 ];
 

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
 };
 
 use nettrace_reader::{SortedReader, Source};
@@ -150,9 +150,14 @@ pub(crate) struct Latency {
     pub(crate) outcomes: Vec<(String, u64)>,
     pub(crate) total_ns: f64,
     pub(crate) own_ns: f64,
-    /// Nanoseconds on processors, and polls, as far as the spans state them.
-    pub(crate) busy_ns: Option<f64>,
+    /// Nanoseconds on processors, polls and the longest of them, as far as the trace says them.
+    pub(crate) busy_ns: Option<u64>,
     pub(crate) polls: Option<u64>,
+    pub(crate) longest_poll_ns: Option<u64>,
+    /// The services or programs in which they began; empty if these have no name.
+    pub(crate) service: String,
+    /// The value of their dimension, which is part of the name; empty if they have none.
+    dimension: String,
     pub(crate) p50_ns: u64,
     pub(crate) p90_ns: u64,
     pub(crate) p99_ns: u64,
@@ -312,8 +317,17 @@ impl Data {
             samples: sample_frames(&gathered),
             instruments: gathered.instruments.shown(&gathered.clock, processes),
         };
-        let (latencies, other_latencies) = latencies(&mut gathered.spans.named);
+        let (latencies, other_latencies) = latencies(&mut gathered.spans.named, processes);
         Self { latencies, other_latencies, ..data }
+    }
+}
+
+impl Data {
+    /// Whether spans are of several services, so that it matters of which.
+    pub(crate) fn has_services(&self) -> bool {
+        let mut services = self.latencies.iter().map(|latency| &latency.service);
+        let first = services.next();
+        services.any(|service| Some(service) != first)
     }
 }
 
@@ -404,7 +418,7 @@ fn threads<R: Source>(
 }
 
 /// The names of spans, those with the most time first, and how many are left out.
-fn latencies(named: &mut [Named]) -> (Vec<Latency>, usize) {
+fn latencies(named: &mut [Named], processes: &Processes) -> (Vec<Latency>, usize) {
     let mut named: Vec<_> =
         named.iter_mut().filter(|named| named.durations.count + named.open > 0).collect();
     named.sort_by_key(|named| (Reverse(named.durations.sum), Reverse(named.durations.count)));
@@ -420,8 +434,11 @@ fn latencies(named: &mut [Named]) -> (Vec<Latency>, usize) {
             outcomes: named.outcomes.iter().map(|(text, count)| (name(text), *count)).collect(),
             total_ns: named.durations.sum as f64,
             own_ns: named.own as f64,
-            busy_ns: named.busy.map(|nanos| nanos as f64),
-            polls: named.polls,
+            busy_ns: named.work.busy,
+            polls: named.work.polls,
+            longest_poll_ns: named.work.longest_poll,
+            service: services(named, processes),
+            dimension: name(&named.value),
             p50_ns,
             p90_ns,
             p99_ns,
@@ -431,6 +448,20 @@ fn latencies(named: &mut [Named]) -> (Vec<Latency>, usize) {
         }
     });
     (shown.collect(), left_out)
+}
+
+/// The names of the processes in which spans began.
+fn services(named: &Named, processes: &Processes) -> String {
+    /// How many of them are shown.
+    const MOST_SERVICES: usize = 3;
+
+    let of = |process: u32| processes.name(Some(process.into()));
+    let names: BTreeSet<&str> = named.processes.iter().filter_map(|process| of(*process)).collect();
+    let mut text = names.iter().take(MOST_SERVICES).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > MOST_SERVICES {
+        text.push_str(&format!(" and {} more", names.len() - MOST_SERVICES));
+    }
+    name(&text)
 }
 
 /// Errors, warnings and spans that failed.

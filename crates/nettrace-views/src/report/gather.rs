@@ -8,8 +8,8 @@ use nettrace_reader::{Error, Event, LastLabels, SortedReader, Source};
 use crate::{
     model::{
         Clock, EndFields, FrameNames, Ids, InstrumentEvent, PerType, Role, SpanCounts, SpanEdge,
-        clip, dimension, dimension_value, event_name, is_failure, is_given_up, place, process_id,
-        role_of, span_name, span_of_record,
+        SpanWork, clip, dimension, dimension_value, event_name, is_failure, is_given_up, place,
+        process_id, role_of, span_name, span_of_record,
     },
     report::{
         Describe, Options,
@@ -191,6 +191,9 @@ impl Gathered {
         };
         self.counts.count_as(role, span, known.counted);
         let target = if !role.is_edge() {
+            if matches!(role, Role::Resume | Role::Suspend) {
+                self.spans.polled(span, role, at);
+            }
             let field = known.dimension.filter(|_| known.is_later);
             if let Some(value) = field.and_then(|field| dimension_value(event, field)) {
                 let metadata = event.metadata();
@@ -221,7 +224,7 @@ impl Gathered {
             value = value.filter(|value| !has_no_result || value != "0");
             let of = SpanEdge::of(event, (span, ids), at, (duration, outcome.as_deref()));
             let work = match role {
-                Role::Start => (None, None),
+                Role::Start => SpanWork::default(),
                 _ => known.end.work(event),
             };
             let edge = Edge { of, name, value: value.as_deref(), work };

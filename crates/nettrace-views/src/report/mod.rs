@@ -38,6 +38,9 @@
 //! | percentiles of a histogram | as the trace states them for each interval; of several intervals the highest |
 //! | mean of a counter or gauge | of the growth in all intervals that were reported; of the values that were reported |
 //! | own time | the part of a span in which no child was under way |
+//! | busy, polls | sums of what the spans' ends state, or else of the events of their polls |
+//! | longest poll | by the events of polls, which a type has with `polls` of `#[traced]` |
+//! | service | `service.name` of the processes in which the spans began, or else their programs |
 //! | flame graph of spans | own times, by the path of names from the root |
 //! | errors and warnings | events of level warning or a more severe one, and spans whose outcome is `err` or `panicked`, by type, message and place. The message is the template of the type, or the text with `#` for its numbers; the place is the outermost span around that has a dimension, or else the root. At most 500 groups |
 //! | slowest trees | as `nettrace tree --slow` sorts them: from the first start to the last stop, work after the root's end included. What has ended below a root without an end is a tree of its own; of such a root, the 1,000 longest spans below are kept. Trees whose root has no start or no end are in a list of their own |

@@ -8,13 +8,14 @@
 
 mod settling;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use foldhash::{HashMap, HashSet};
 
 use crate::{
     model::{
-        Key, MOST_VALUES, OwnTime, Part, Role, SpanEdge, SpanRecord, SpanRef, SpanState, SpanTable,
+        Key, MOST_VALUES, OwnTime, Part, PollTimes, Role, SpanEdge, SpanRecord, SpanRef, SpanState,
+        SpanTable, SpanWork,
     },
     report::{
         durations::{Durations, MOST_EXACT},
@@ -46,8 +47,8 @@ pub(crate) struct Edge<'a> {
     pub(crate) name: u32,
     /// The value of the span's dimension. An empty one says that it has none.
     pub(crate) value: Option<&'a str>,
-    /// The nanoseconds on a processor, and the polls, that it states.
-    pub(crate) work: (Option<u64>, Option<u64>),
+    /// The work that it states.
+    pub(crate) work: SpanWork,
 }
 
 /// The durations and ends of the spans of one name.
@@ -68,9 +69,10 @@ pub(crate) struct Named {
     pub(crate) durations: Durations,
     /// The sum of their own times.
     pub(crate) own: u128,
-    /// The sums of their nanoseconds on processors, and of their polls, as far as they state them.
-    pub(crate) busy: Option<u128>,
-    pub(crate) polls: Option<u64>,
+    /// The sum of their work, as far as the trace says it.
+    pub(crate) work: SpanWork,
+    /// The processes in which they began, as far as they are kept.
+    pub(crate) processes: BTreeSet<u32>,
     /// Outcomes, and how many ended so.
     pub(crate) outcomes: Vec<(Box<str>, u64)>,
     /// Those without an end.
@@ -78,12 +80,12 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    fn add_work(&mut self, (busy, polls): (Option<u64>, Option<u64>)) {
-        if let Some(busy) = busy {
-            self.busy = Some(self.busy.unwrap_or(0) + u128::from(busy));
-        }
-        if let Some(polls) = polls {
-            self.polls = Some(self.polls.unwrap_or(0).saturating_add(polls));
+    fn is_in(&mut self, process: u32) {
+        /// How many processes of one name are kept.
+        const MOST_PROCESSES: usize = 32;
+
+        if process != 0 && self.processes.len() < MOST_PROCESSES {
+            self.processes.insert(process);
         }
     }
 }
@@ -95,6 +97,8 @@ struct Slot {
     parent: Option<SpanRef>,
     start: i64,
     own: OwnTime,
+    /// Few spans have events of polls.
+    polls: Option<Box<PollTimes>>,
     tree: u64,
     /// Its path in the tree's flame graph.
     node: Place,
@@ -288,6 +292,14 @@ impl Spans {
         self.target(self.find(span)?, Text::Inside)
     }
 
+    /// A poll of a span begins or ends.
+    pub(crate) fn polled(&mut self, span: Key, role: Role, at: i64) {
+        let slot = self.find(span).and_then(|place| self.known.get_mut(place));
+        if let Some(slot) = slot {
+            slot.polls.get_or_insert_default().event(role, at);
+        }
+    }
+
     /// The number of the name of the span that tells where another one is: the outermost around it
     /// that has a dimension, such as a route, or else the root.
     pub(crate) fn place_of(&self, span: Key) -> Option<u32> {
@@ -393,6 +405,7 @@ impl Spans {
         let named = &mut self.named[name as usize];
         named.is_used = true;
         named.has_start |= record.state != SpanState::OnlyStopped;
+        named.is_in(record.process);
         let ids = edge.of.ids;
         let parent = ids.related.and_then(|key| self.find(key));
         let parent_is_open = parent.is_some_and(|parent| self.known.is_open(parent));
@@ -429,7 +442,8 @@ impl Spans {
             self.bytes = (self.bytes + tree.bytes).saturating_sub(before);
         }
         let own = OwnTime::begin(start);
-        let slot = Slot { name, parent, start, own, tree: tree_id, node, detail };
+        let polls = None;
+        let slot = Slot { name, parent, start, own, polls, tree: tree_id, node, detail };
         match is_open {
             true => self.known.begin(ids.keys(), 1, slot),
             false => self.known.add(ids.keys(), slot),
@@ -450,7 +464,7 @@ impl Spans {
         } else {
             self.count(name, None, None, outcome);
         }
-        self.named[name as usize].add_work(edge.work);
+        self.named[name as usize].work.add(edge.work);
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.flame.add(node, if start.is_some() { own.max(0) as u64 } else { 0 }, 1);
             if let Some(span) = tree.span(detail) {
@@ -500,6 +514,7 @@ impl Spans {
         let own = slot.own.end(at);
         let duration = at.saturating_sub(slot.start);
         let (parent, tree_id, node, detail) = (slot.parent, slot.tree, slot.node, slot.detail);
+        let polls = slot.polls.take().unwrap_or_default();
         let mut name = slot.name;
         if let Some(value) = edge.value {
             // The end knows better. Where the span is in the flame graph was decided before.
@@ -510,9 +525,10 @@ impl Spans {
             }
             let named = &mut self.named[name as usize];
             (named.is_used, named.has_start) = (true, true);
+            named.is_in(edge.of.process);
         }
         self.count(name, Some(duration), Some(own), outcome);
-        self.named[name as usize].add_work(edge.work);
+        self.named[name as usize].work.add(edge.work.or(polls.work));
         self.child_ends(parent, at);
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.flame.add(node, own.max(0) as u64, 1);

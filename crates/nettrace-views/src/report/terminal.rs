@@ -101,7 +101,12 @@ fn write_latencies(data: &Data, out: &mut impl Write) -> io::Result<()> {
     if data.latencies.is_empty() {
         return Ok(());
     }
-    let columns = ["spans", "p50", "p90", "p99", "longest", "total", "own", "busy", "polls"];
+    let mut columns = vec!["spans", "p50", "p90", "p99", "longest", "total", "own"];
+    columns.extend(["busy", "polls"]);
+    let has_polls = data.latencies.iter().any(|latency| latency.longest_poll_ns.is_some());
+    let has_services = data.has_services();
+    columns.extend(has_polls.then_some("longest poll"));
+    columns.extend(has_services.then_some("service"));
     let mut table = Table::new("Span", &columns, "not ok");
     for latency in data.latencies.iter().take(MOST_ROWS) {
         let Latency { p50_ns, p90_ns, p99_ns, max_ns, total_ns, own_ns, .. } = *latency;
@@ -113,10 +118,12 @@ fn write_latencies(data: &Data, out: &mut impl Write) -> io::Result<()> {
                 .chain([time(data, total_ns), time(data, own_ns)])
                 .collect(),
         };
-        let work = [
-            latency.busy_ns.map_or_else(String::new, |nanos| time(data, nanos)),
-            latency.polls.map_or_else(String::new, |polls| polls.to_string()),
-        ];
+        let length =
+            |nanos: Option<u64>| nanos.map_or_else(String::new, |nanos| time(data, nanos as f64));
+        let polls = latency.polls.map_or_else(String::new, |polls| polls.to_string());
+        let mut work = vec![length(latency.busy_ns), polls];
+        work.extend(has_polls.then(|| length(latency.longest_poll_ns)));
+        work.extend(has_services.then(|| OneLine(&latency.service).to_string()));
         let count = [latency.count.to_string()];
         let cells = count.into_iter().chain(times).chain(work).collect();
         let name = format!("{}/{}", OneLine(&latency.provider), OneLine(&latency.name));

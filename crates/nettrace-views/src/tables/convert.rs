@@ -6,7 +6,7 @@ use nettrace_reader::{Event, Totals, Trace};
 
 use crate::{
     LeftOut, Target,
-    model::{Clock, Role, process_of, role_of},
+    model::{Clock, Processes, Role, process_of, role_of},
     tables::{
         BATCH, Options, Tables,
         columns::{
@@ -101,7 +101,7 @@ impl Writer {
             version,
             clock,
             start,
-            threads: Threads::new(process),
+            threads: Threads::new(process, Processes::of(trace)),
             labels: Labels::default(),
             types: Types::default(),
             stacks: Stacks::new(1),
@@ -159,6 +159,10 @@ impl Target for Writer {
         self.events.push(&row);
         if role != Role::Inside {
             self.spans.event(&row, role, event);
+            if self.spans.is_large() {
+                self.write_spans(1)?;
+                self.count_batch()?;
+            }
         }
         match row.ty.table {
             Some(number) => {
@@ -175,7 +179,7 @@ impl Target for Writer {
         if self.events.is_full() {
             let columns = self.events.finish();
             self.event_table.write(&self.layout, columns)?;
-            self.write_spans(if self.spans.is_large() { 1 } else { BATCH })?;
+            self.write_spans(BATCH)?;
             self.count_batch()?;
         }
         if self.stacks.is_full() {

@@ -6,8 +6,9 @@ use foldhash::HashMap;
 use nettrace_reader::{Event, Label, LastLabels, Thread};
 
 use crate::{
-    model::{EndFields, Guid, Ids, Key, Plain, Purpose, Role, label_name},
+    model::{EndFields, Guid, Ids, Key, Plain, Processes, Purpose, Role, label_name},
     tables::{BATCH_BYTES, size_of},
+    text::EventType,
 };
 
 /// How many threads are remembered.
@@ -33,6 +34,10 @@ pub(crate) struct TypeFacts {
     pub(crate) role: Role,
     /// The fields of an end of a span that tables show.
     pub(crate) end: EndFields,
+    /// The names and the Rust types of its fields.
+    pub(crate) fields: EventType,
+    /// The field whose values tell spans of its name apart.
+    pub(crate) dimension: Option<usize>,
     /// The number of its table. `None` if there are too many.
     pub(crate) table: Option<usize>,
 }
@@ -50,6 +55,8 @@ impl TypeFacts {
 pub(crate) struct ThreadFacts {
     thread: Thread,
     pub(crate) process: Option<u64>,
+    /// The service or program that the process is of.
+    pub(crate) service: Option<String>,
     size: usize,
 }
 
@@ -75,15 +82,17 @@ pub(crate) struct Threads {
     by_index: HashMap<u64, Rc<ThreadFacts>>,
     last: Rc<ThreadFacts>,
     process: Option<u64>,
+    processes: Processes,
     /// The bytes of texts of those that are remembered.
     bytes: usize,
 }
 
 impl Threads {
     /// `process` is that of threads that state none.
-    pub(crate) fn new(process: Option<u64>) -> Self {
-        let last = Rc::new(ThreadFacts { process, ..ThreadFacts::default() });
-        Self { process, last, ..Self::default() }
+    pub(crate) fn new(process: Option<u64>, processes: Processes) -> Self {
+        let service = processes.name(process).map(str::to_owned);
+        let last = Rc::new(ThreadFacts { process, service, ..ThreadFacts::default() });
+        Self { process, processes, last, ..Self::default() }
     }
 
     #[inline]
@@ -106,9 +115,10 @@ impl Threads {
         }
         let process = thread.process_id.or(self.process);
         let texts = thread.key_values.iter().flat_map(|(key, value)| [key, value]);
-        let size = texts.chain(&thread.name).map(String::len).sum();
+        let service = self.processes.name(process).map(str::to_owned);
+        let size = texts.chain(&thread.name).chain(&service).map(String::len).sum();
         self.bytes += size;
-        let facts = Rc::new(ThreadFacts { thread: thread.clone(), process, size });
+        let facts = Rc::new(ThreadFacts { thread: thread.clone(), process, service, size });
         self.by_index.insert(thread.index, Rc::clone(&facts));
         facts
     }

@@ -38,12 +38,16 @@
 //!
 //! Every table has the key-values of the trace as metadata, such as `nettrace.trace.ProcessId`.
 //!
+//! Each time is two columns: a timestamp in microseconds, in UTC and rounded down, which every
+//! engine reads, and behind it the same in nanoseconds since 1970, an Int64 whose name ends in
+//! `_ns`.
+//!
 //! ## `events`
 //!
 //! | column | type | what |
 //! |---|---|---|
 //! | `event` | Int64 | its number, from 0 |
-//! | `time` | Timestamp (ns, UTC) | when it happened, rounded down |
+//! | `time`, `time_ns` | Timestamp (µs, UTC), Int64 | when it happened |
 //! | `process`, `thread` | UInt64 | ids of the operating system |
 //! | `thread_name` | text | |
 //! | `provider`, `name` | text | of its type; `EventID(7)` for a type without a name |
@@ -60,8 +64,8 @@
 //!
 //! ## `types/PROVIDER.EVENT`
 //!
-//! The columns `event` (as in `events`, to join the two), `time`, `process` and `thread`, then one
-//! for each field. A field whose name is taken gets `_2` behind it.
+//! The columns `event` (as in `events`, to join the two), `time`, `time_ns`, `process` and `thread`,
+//! then one for each field. A field whose name is taken gets `_2` behind it.
 //!
 //! | field | column |
 //! |---|---|
@@ -69,7 +73,7 @@
 //! | a single code unit | UInt8 or UInt16 |
 //! | text, also of code units | text |
 //! | GUID, decimal number | text |
-//! | time | Timestamp (ns, UTC) |
+//! | time | Timestamp (µs, UTC) and Int64 (ns); in a list, Int64 (ns) alone |
 //! | `Duration` | UInt64, nanoseconds; the column's metadata says `unit`: `ns` |
 //! | array of bytes, value of an unknown type | Binary |
 //! | other array | List |
@@ -88,16 +92,31 @@
 //!
 //! | column | type | what |
 //! |---|---|---|
-//! | `start`, `end` | Timestamp (ns, UTC) | null for a span that did not start or end in the trace |
+//! | `start`, `start_ns`, `end`, `end_ns` | Timestamp (µs, UTC), Int64 | null for a span that did not start or end in the trace |
 //! | `duration_ns` | Int64 | nanoseconds |
+//! | `own_ns` | Int64 | the part of it in which no child was under way |
+//! | `busy_ns`, `polls` | Int64 | the time on a processor, and the number of polls: as its end states them, or else by the events of its polls |
+//! | `longest_poll_ns` | Int64 | by the events of its polls (`polls` of `#[traced]`) |
+//! | `service` | text | the key-value `service.name` of its process, or else its program |
 //! | `provider`, `name` | text | the name is that of its events, without `Start` or `Stop` |
+//! | `dimension` | text | the value of the field that its type marks as its dimension, such as a route; that of the end, if the end has one, too |
 //! | `outcome` | text | what its end states: `ok`, `err`, `panicked`, `cancelled` |
 //! | `trace_id`, `span_id`, `parent_id` | text | as in `events` |
 //! | `process`, `thread`, `thread_name` | | where it began |
 //! | `end_thread` | UInt64 | where it ended |
 //! | `start_event`, `end_event` | Int64 | the `event` in other tables |
+//! | `fields` | Map of texts | the fields of its start and its end |
 //!
-//! They are the spans that `nettrace tree` shows.
+//! They are the spans that `nettrace tree` shows. Of parents that become known after their children
+//! the last 16,384 have their own time without that of these.
+//!
+//! `fields` has the fields of all types of spans in one column: `fields['route']`. A text is as it
+//! is; all else is as in JSON, so a query casts it: `CAST(fields['cents'] AS BIGINT)`. A duration is
+//! in nanoseconds, and a time as RFC 3339 has it. An option without a value is not among them, and
+//! neither is what has a column of its own. If the types of start and end both have a field of one
+//! name, the key of that of the end begins with `stop.`. Of each event the first 64 fields are
+//! there. For a field with its own type, join the table of the event by `start_event` or
+//! `end_event`.
 //!
 //! ## `stacks`
 //!

@@ -219,7 +219,7 @@ fn properties(schema: &SchemaRef, first: &[ArrayRef]) -> WriterPropertiesBuilder
             | DataType::UInt32
             | DataType::Int64
             | DataType::UInt64
-            | DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            | DataType::Timestamp(TimeUnit::Microsecond, _) => {
                 properties = properties.set_column_encoding(path(), Encoding::DELTA_BINARY_PACKED);
             }
             DataType::Utf8 | DataType::Binary => {
@@ -282,8 +282,8 @@ fn rarely_repeats(values: &ArrayRef, rows: usize) -> bool {
         DataType::UInt64 => distinct(values.as_primitive::<types::UInt64Type>().iter().flatten()),
         DataType::Int32 => distinct(values.as_primitive::<types::Int32Type>().iter().flatten()),
         DataType::UInt32 => distinct(values.as_primitive::<types::UInt32Type>().iter().flatten()),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-            distinct(values.as_primitive::<types::TimestampNanosecondType>().iter().flatten())
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            distinct(values.as_primitive::<types::TimestampMicrosecondType>().iter().flatten())
         }
         DataType::Utf8 => distinct(values.as_string::<i32>().iter().flatten()),
         DataType::Binary => distinct(values.as_binary::<i32>().iter().flatten()),

@@ -9,7 +9,7 @@ use nettrace_event::keys;
 use nettrace_reader::{Event, Metadata};
 
 use crate::{
-    model::{EndFields, PerType, event_name, role_of, span_name, walk},
+    model::{EndFields, PerType, dimension, event_name, role_of, span_name, walk},
     tables::{
         BATCH, BATCH_BYTES,
         columns::{
@@ -22,6 +22,7 @@ use crate::{
         size_of,
         table::{Layout, Place, Table},
     },
+    text::EventType,
 };
 
 /// How many event types have tables of their own.
@@ -119,6 +120,8 @@ impl Shapes {
             keywords: metadata.keywords,
             role: role_of(metadata, None, version),
             end: EndFields::of(metadata),
+            fields: EventType::of(metadata),
+            dimension: dimension(metadata, None),
             table,
         }
     }
@@ -211,7 +214,7 @@ impl TypeTable {
     pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
         self.waiting = 0;
         let mut columns = self.common.finish();
-        columns.extend(self.columns.iter_mut().flatten().map(Column::finish));
+        self.columns.iter_mut().flatten().for_each(|column| column.finish_into(&mut columns));
         columns.push(Arc::new(self.payloads.finish()));
         columns
     }

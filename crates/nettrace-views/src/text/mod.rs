@@ -3,6 +3,7 @@
 
 mod color;
 mod event_type;
+mod json;
 mod lines;
 mod message;
 mod names;
@@ -13,6 +14,7 @@ mod write;
 pub use self::{
     color::wants_colors,
     event_type::EventType,
+    json::{JsonFields, JsonLabels, JsonValue, plain_text},
     lines::{Lines, Look},
     message::{Message, Template},
     names::{Names, all_differ},

@@ -21,7 +21,7 @@ def plain(table):
         if pa.types.is_dictionary(ty):
             column = column.cast(ty.value_type)
         if pa.types.is_timestamp(ty):
-            assert ty.unit == "ns", ty
+            assert ty.unit == "us", ty
             column = column.cast(pa.int64())
         columns.append([repr(value) for value in column.to_pylist()])
     return columns

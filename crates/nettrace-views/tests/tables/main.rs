@@ -4,5 +4,6 @@ mod engines;
 mod hostile;
 mod partition;
 mod rust_types;
+mod spans;
 mod support;
 mod values;

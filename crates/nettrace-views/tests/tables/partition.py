@@ -23,7 +23,7 @@ QUERIES = {
     "and e.event = o.event group by 1",
     "spans with the events that began them": "select s.host, count(*), min(e.name) "
     "from spans s join events e on e.host = s.host and e.recording = s.recording "
-    "and e.event = s.start_event and e.time = s.start group by 1",
+    "and e.event = s.start_event and e.time_ns = s.start_ns group by 1",
 }
 
 # Without partitions: the folders of all hosts, with the columns that the names of folders are.

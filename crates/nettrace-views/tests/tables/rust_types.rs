@@ -21,6 +21,7 @@ struct Point {
     x: f64,
     took: Duration,
     label: Option<&'static str>,
+    seen: Option<SystemTime>,
 }
 
 #[derive(TraceEvent)]
@@ -29,6 +30,7 @@ struct Everything {
     thread: u64,
     took: Duration,
     at: SystemTime,
+    times: Vec<SystemTime>,
     some: Option<u32>,
     none: Option<u32>,
     text: Option<&'static str>,
@@ -57,8 +59,12 @@ fn is_any_float(ty: Type) -> bool {
     matches!(ty, Type::FLOAT | Type::DOUBLE)
 }
 
+fn at() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(1005)
+}
+
 fn point(x: f64, label: Option<&'static str>) -> Point {
-    Point { x, took: Duration::from_micros(7), label }
+    Point { x, took: Duration::from_micros(7), label, seen: label.map(|_| at()) }
 }
 
 #[test]
@@ -69,7 +75,8 @@ fn every_type_is_a_column() {
         Everything {
             thread: number,
             took: Duration::from_millis(1500),
-            at: SystemTime::UNIX_EPOCH + Duration::from_nanos(5),
+            at: at(),
+            times: vec![at()],
             some: Some(3),
             none: None,
             text: Some("aé\0\"\n"),
@@ -108,7 +115,9 @@ fn every_type_is_a_column() {
         for (name, value) in [
             ("thread_2", "1"),
             ("took", "1500000000"),
-            ("at", "t5"),
+            ("at", "t1"),
+            ("at_ns", "1005"),
+            ("times", "[1005]"),
             ("some", "3"),
             ("none", "null"),
             ("text", "\"aé\u{fffd}\\\"\\n\""),
@@ -120,11 +129,14 @@ fn every_type_is_a_column() {
             ("bytes", "[00, ff]"),
             ("wide", "{low: 2, high: 1}"),
             ("negative", "{low: 18446744073709551615, high: -1}"),
-            ("point", "{x: 0x3fe0000000000000, took: 7000, label: null}"),
+            (
+                "point",
+                "{x: 0x3fe0000000000000, took: 7000, label: null, seen: null, seen_ns: null}",
+            ),
             (
                 "points",
-                "[{x: 0x3ff0000000000000, took: 7000, label: \"a\"}, \
-                 {x: 0x4000000000000000, took: 7000, label: null}]",
+                "[{x: 0x3ff0000000000000, took: 7000, label: \"a\", seen: t1, seen_ns: 1005}, \
+                 {x: 0x4000000000000000, took: 7000, label: null, seen: null, seen_ns: null}]",
             ),
             ("maybe_point", "null"),
             ("twice", "[1]"),

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, mem::take, rc::Rc, sync::Arc};
 
 use arrow_array::{
-    ArrayRef, Int64Array, MapArray, StructArray, TimestampNanosecondArray, UInt32Array,
+    ArrayRef, Int64Array, MapArray, StructArray, UInt32Array,
     builder::StringBuilder,
     new_null_array,
     types::{UInt8Type, UInt32Type, UInt64Type},
@@ -13,7 +13,7 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
 use crate::tables::{
     BATCH, BATCH_BYTES,
-    columns::payload::timestamp,
+    columns::times,
     facts::{LabelFacts, ThreadFacts, TypeFacts},
     runs::{Repeats, Runs},
 };
@@ -45,17 +45,14 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) const NAMES: [&'static str; 4] = ["event", "time", "process", "thread"];
+    pub(crate) const NAMES: [&'static str; 5] = ["event", "time", "time_ns", "process", "thread"];
 
     pub(crate) fn fields() -> Vec<FieldRef> {
-        let types = [
-            (DataType::Int64, false),
-            (timestamp(), false),
-            (DataType::UInt64, true),
-            (DataType::UInt64, true),
-        ];
-        let named = Self::NAMES.into_iter().zip(types);
-        named.map(|(name, (ty, is_null))| Arc::new(Field::new(name, ty, is_null))).collect()
+        let [event, time, nanos, process, thread] = Self::NAMES;
+        let [time, nanos] = times::fields([time, nanos].map(str::to_owned), false);
+        let id = |name| Arc::new(Field::new(name, DataType::UInt64, true));
+        let event = Arc::new(Field::new(event, DataType::Int64, false));
+        vec![event, time, nanos, id(process), id(thread)]
     }
 
     #[inline]
@@ -71,10 +68,11 @@ impl Common {
 
     /// Takes the columns.
     pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
-        let times = TimestampNanosecondArray::from(take(&mut self.times));
+        let [times, nanos] = times::columns(take(&mut self.times).into());
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from(take(&mut self.events))),
-            Arc::new(times.with_timezone("UTC")),
+            times,
+            nanos,
             self.threads.numbers::<UInt64Type>(|thread| thread.process),
             self.threads.numbers::<UInt64Type>(|thread| thread.id()),
         ];
@@ -135,7 +133,7 @@ impl Events {
             ("related_id", DataType::Utf8, true),
             ("stack_id", DataType::Int64, true),
             ("payload_bytes", DataType::UInt32, false),
-            ("labels", label_type(), true),
+            ("labels", map_type(), true),
         ] {
             fields.push(Arc::new(Field::new(name, ty, is_null)));
         }
@@ -209,12 +207,14 @@ pub(crate) fn nulls(is_valid: impl Iterator<Item = bool>) -> Option<NullBuffer> 
     Some(NullBuffer::from_iter(is_valid)).filter(|nulls| nulls.null_count() > 0)
 }
 
-fn entry_fields() -> Fields {
+/// The fields of an entry of a map of texts.
+pub(crate) fn entry_fields() -> Fields {
     let fields = [("key", false), ("value", false)];
     fields.map(|(name, is_null)| Field::new(name, DataType::Utf8, is_null)).to_vec().into()
 }
 
-fn label_type() -> DataType {
+/// The type of a map of texts.
+pub(crate) fn map_type() -> DataType {
     let entry = Field::new("entries", DataType::Struct(entry_fields()), false);
     DataType::Map(Arc::new(entry), false)
 }
@@ -222,7 +222,7 @@ fn label_type() -> DataType {
 fn label_maps(runs: &Runs<Rc<LabelFacts>>) -> ArrayRef {
     let total = runs.rows();
     if runs.iter().all(|(labels, _)| labels.others.is_empty()) {
-        return new_null_array(&label_type(), total);
+        return new_null_array(&map_type(), total);
     }
     let (mut keys, mut values) = (StringBuilder::new(), StringBuilder::new());
     let mut offsets = vec![0_i32];
@@ -247,7 +247,7 @@ fn label_maps(runs: &Runs<Rc<LabelFacts>>) -> ArrayRef {
     }
     let columns: Vec<ArrayRef> = vec![Arc::new(keys.finish()), Arc::new(values.finish())];
     let entries = StructArray::new(entry_fields(), columns, None);
-    let DataType::Map(field, _) = label_type() else { unreachable!("it is a map") };
+    let DataType::Map(field, _) = map_type() else { unreachable!("it is a map") };
     let offsets = OffsetBuffer::new(offsets.into());
     Arc::new(MapArray::new(field, offsets, entries, nulls(is_valid.into_iter()), false))
 }

@@ -7,16 +7,16 @@ use arrow_array::{
     builder::{BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringBuilder},
     types::{
         ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-        TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+        UInt8Type, UInt16Type, UInt32Type, UInt64Type,
     },
 };
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
+use arrow_schema::{DataType, Field, FieldRef, Fields};
 use nettrace_reader::{Metadata, Type, Value, WallTime};
 
 use crate::{
     model::{FileTime, Guid, RustTypes, Stated, unix_nanos},
-    tables::{names::Unique, size_of},
+    tables::{columns::times, names::Unique, size_of},
 };
 
 /// How deep lists and structs may be nested. Some engines fail on deeper ones.
@@ -24,11 +24,6 @@ const DEPTH: usize = size_of(16, 3);
 
 /// How many columns a table has at most, counting those in lists and structs.
 const COLUMNS: usize = size_of(1000, 24);
-
-/// The type of timestamps: nanoseconds in UTC.
-pub(crate) fn timestamp() -> DataType {
-    DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
-}
 
 /// A value that its column cannot express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +45,8 @@ pub(crate) enum Column {
     U64(PrimitiveBuilder<UInt64Type>),
     F32(PrimitiveBuilder<Float32Type>),
     F64(PrimitiveBuilder<Float64Type>),
-    Time(PrimitiveBuilder<TimestampNanosecondType>),
+    /// A time, in nanoseconds since 1970: [two columns](times), or in a list these numbers alone.
+    Time(PrimitiveBuilder<Int64Type>),
     /// Text, and values with a form as text that loses nothing.
     Text(StringBuilder),
     Bytes(BinaryBuilder),
@@ -101,9 +97,8 @@ pub(crate) fn plan(
         let stated = types.field(&field.name);
         let before = planner.left;
         let column = planner.column(&field.ty, &stated, DEPTH);
-        if let Some((_, data_type)) = &column {
-            let arrow = Field::new(taken.unique(&field.name), data_type.clone(), true);
-            fields.push(Arc::new(arrow.with_metadata(facts(&stated))));
+        if let Some((column, data_type)) = &column {
+            fields.extend(column.fields(&field.name, data_type, &stated, taken));
         } else {
             planner.left = before;
         }
@@ -137,7 +132,7 @@ impl Planner {
             Type::Int8 => (Column::I8(numbers()), DataType::Int8),
             Type::Int16 => (Column::I16(numbers()), DataType::Int16),
             Type::Int32 => (Column::I32(numbers()), DataType::Int32),
-            Type::Int64 if stated.is("SystemTime") => (time(), timestamp()),
+            Type::Int64 if stated.is("SystemTime") => self.time()?,
             Type::Int64 | Type::VarInt => (Column::I64(numbers()), DataType::Int64),
             Type::UInt8 | Type::Utf8CodeUnit => (Column::U8(numbers()), DataType::UInt8),
             Type::UInt16 | Type::Utf16CodeUnit => (Column::U16(numbers()), DataType::UInt16),
@@ -145,7 +140,7 @@ impl Planner {
             Type::UInt64 | Type::VarUInt => (Column::U64(numbers()), DataType::UInt64),
             Type::Single => (Column::F32(numbers()), DataType::Float32),
             Type::Double => (Column::F64(numbers()), DataType::Float64),
-            Type::DateTime => (time(), timestamp()),
+            Type::DateTime => self.time()?,
             Type::Guid | Type::Decimal | Type::Utf16String | Type::Utf8String => text(),
             Type::Object(fields) => self.object(fields, stated, depth)?,
             _ => match ty.element() {
@@ -154,6 +149,12 @@ impl Planner {
                 None => (Column::Bytes(BinaryBuilder::with_capacity(0, 0)), DataType::Binary),
             },
         })
+    }
+
+    /// A time has two columns.
+    fn time(&mut self) -> Option<(Column, DataType)> {
+        self.left = self.left.checked_sub(1)?;
+        Some((Column::Time(numbers()), DataType::Int64))
     }
 
     fn array(
@@ -203,8 +204,7 @@ impl Planner {
         for field in fields {
             let stated = stated.member(&field.name);
             let (column, data_type) = self.column(&field.ty, &stated, depth)?;
-            let field = Field::new(names.unique(&field.name), data_type, true);
-            arrow.push(field.with_metadata(facts(&stated)));
+            arrow.extend(column.fields(&field.name, &data_type, &stated, &mut names));
             members.push(column);
         }
         let fields = Fields::from(arrow);
@@ -219,15 +219,35 @@ fn numbers<T: ArrowPrimitiveType>() -> PrimitiveBuilder<T> {
     PrimitiveBuilder::with_capacity(0)
 }
 
-fn time() -> Column {
-    Column::Time(numbers().with_timezone("UTC"))
-}
-
 fn text() -> (Column, DataType) {
     (Column::Text(StringBuilder::with_capacity(0, 0)), DataType::Utf8)
 }
 
 impl Column {
+    /// The fields of Arrow's schema for a field: two if it is a time.
+    fn fields(
+        &self,
+        name: &str,
+        data_type: &DataType,
+        stated: &Stated<'_>,
+        taken: &mut Unique,
+    ) -> Vec<FieldRef> {
+        let own = taken.unique(name);
+        if self.is_time() {
+            let nanos = taken.unique(&times::nanos_name(&own));
+            return times::fields([own, nanos], true).into();
+        }
+        vec![Arc::new(Field::new(own, data_type.clone(), true).with_metadata(facts(stated)))]
+    }
+
+    fn is_time(&self) -> bool {
+        match self {
+            Self::Time(_) => true,
+            Self::Option(inner, _) => inner.is_time(),
+            _ => false,
+        }
+    }
+
     /// Adds a value. One that does not fit becomes null.
     pub(crate) fn push(&mut self, value: &Value<'_>) -> Fit {
         match (&mut *self, value) {
@@ -305,8 +325,17 @@ impl Column {
         }
     }
 
-    /// Takes the values as an array.
-    pub(crate) fn finish(&mut self) -> ArrayRef {
+    /// Takes the values as the arrays of its [fields](Self::fields).
+    pub(crate) fn finish_into(&mut self, columns: &mut Vec<ArrayRef>) {
+        match self {
+            Self::Time(nanos) => columns.extend(times::columns(nanos.finish())),
+            Self::Option(inner, _) => inner.finish_into(columns),
+            _ => columns.push(self.finish()),
+        }
+    }
+
+    /// Takes the values as one array.
+    fn finish(&mut self) -> ArrayRef {
         match self {
             Self::Bool(column) => Arc::new(column.finish()) as ArrayRef,
             Self::I8(column) => Arc::new(column.finish()),
@@ -329,7 +358,8 @@ impl Column {
                 Arc::new(ListArray::new(field, offsets, list.item.finish(), nulls))
             }
             Self::Struct(object) => {
-                let members = object.members.iter_mut().map(Self::finish).collect();
+                let mut members = Vec::with_capacity(object.fields.len());
+                object.members.iter_mut().for_each(|member| member.finish_into(&mut members));
                 let (fields, nulls) = (object.fields.clone(), object.nulls.finish());
                 Arc::new(StructArray::new(fields, members, nulls))
             }

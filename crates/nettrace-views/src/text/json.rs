@@ -1,22 +1,21 @@
-//! The fields and labels of an event, as JSON.
-//!
-//! `docs/json.md` documents the JSON of values.
+//! The fields and labels of an event, as JSON. `docs/json.md` of the command documents it.
 
-use nettrace_reader::Label;
-use nettrace_views::{
-    model::{Meant, Plain, label_name},
-    text::{Names, Payload, all_differ},
-};
+use std::borrow::Cow;
+
+use nettrace_reader::{Label, Value};
 use serde::{
     Serialize, Serializer,
     ser::{SerializeMap, SerializeSeq},
 };
 
-use crate::spelling::not_finite;
+use crate::{
+    model::{Meant, Plain, label_name, to_json},
+    text::{Names, Payload, all_differ, not_finite},
+};
 
 /// Fields as a JSON object.
 #[derive(Debug)]
-pub(crate) struct JsonFields<'a>(pub(crate) &'a Payload<'a>);
+pub struct JsonFields<'a>(pub &'a Payload<'a>);
 
 impl Serialize for JsonFields<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -32,7 +31,7 @@ impl Serialize for JsonFields<'_> {
 
 /// A value as JSON.
 #[derive(Debug)]
-pub(crate) struct JsonValue<'v, 'a>(pub(crate) Meant<'v, 'a>);
+pub struct JsonValue<'v, 'a>(pub Meant<'v, 'a>);
 
 impl Serialize for JsonValue<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -92,7 +91,7 @@ fn json<S: Serializer>(value: &Plain<'_>, serializer: S) -> Result<S::Ok, S::Err
 
 /// A 64-bit float as JSON: text if it is infinite or not a number.
 #[derive(Debug)]
-pub(crate) struct JsonFloat(pub(crate) f64);
+struct JsonFloat(f64);
 
 impl Serialize for JsonFloat {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -106,7 +105,7 @@ impl Serialize for JsonFloat {
 
 /// Labels as a JSON object, by their names.
 #[derive(Debug)]
-pub(crate) struct JsonLabels<'a>(pub(crate) &'a [Label]);
+pub struct JsonLabels<'a>(pub &'a [Label]);
 
 impl Serialize for JsonLabels<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -125,4 +124,22 @@ impl Serialize for JsonLabel<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         json(&Plain::of_label(self.0), serializer)
     }
+}
+
+/// A value as one text, for columns of texts: a text as it is, all else as JSON writes it, without
+/// the quotes of what JSON has no form of its own for. `None` for an option without a value.
+#[must_use]
+pub fn plain_text<'v>(value: Meant<'v, '_>) -> Option<Cow<'v, str>> {
+    match value {
+        Meant::Nothing => return None,
+        Meant::Value(Cow::Borrowed(Value::Text(text)), _) => return Some(Cow::Borrowed(text)),
+        _ => {}
+    }
+    let mut json = Vec::new();
+    to_json(&mut json, &JsonValue(value)).ok()?;
+    let text = match json.first() {
+        Some(b'"') => serde_json::from_slice(&json).ok()?,
+        _ => String::from_utf8(json).ok()?,
+    };
+    Some(Cow::Owned(text))
 }
