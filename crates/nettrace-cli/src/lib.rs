@@ -25,6 +25,7 @@ use crate::{
 };
 
 mod args;
+mod color;
 mod convert;
 mod csv_cell;
 mod diff;

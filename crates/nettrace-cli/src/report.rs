@@ -10,7 +10,7 @@ use nettrace_reader::{Event, Metadata, Totals};
 use nettrace_views::{
     model::{PerType, role_of, span_of_record},
     report::{self, Describe, Report},
-    text::{Detail, EventType, Payload},
+    text::{Detail, EventLook, EventType, Payload},
 };
 
 use crate::{
@@ -150,7 +150,7 @@ impl Describe for AsTree {
     fn event(&mut self, event: &Event<'_>) -> String {
         let ty = self.types.of(event, EventType::of);
         let place = self.namesakes.place(event.metadata());
-        text(tree::text::event(event, place, ty, &Payload::of(event, ty), Detail::Short))
+        text(tree::text::event(event, place, ty, &Payload::of(event, ty), EventLook::default()))
     }
 
     fn details(&mut self, event: &Event<'_>, is_start: bool) -> String {

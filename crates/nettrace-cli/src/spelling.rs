@@ -1,5 +1,7 @@
 //! The spelling of levels and other simple values, in text, JSON and filters.
 
+use std::{fmt, str::FromStr};
+
 pub(crate) use nettrace_views::{
     model::{OneLine, event_name, to_json},
     text::level,
@@ -17,6 +19,30 @@ pub(crate) fn read_level(text: &str) -> Result<u8, String> {
          trace), LogAlways, or a number from 0 to 255"
             .to_owned()
     })
+}
+
+/// The level that a filter asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LevelBound {
+    /// The least severe one that passes.
+    pub(crate) most: u8,
+    /// Whether the level `TRACE` of other libraries passes, which is `DEBUG` in the format.
+    pub(crate) has_trace: bool,
+}
+
+impl FromStr for LevelBound {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let most = read_level(text)?;
+        Ok(Self { most, has_trace: !text.eq_ignore_ascii_case("debug") })
+    }
+}
+
+impl fmt::Display for LevelBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.has_trace { f.write_str(&level(self.most)) } else { f.write_str("debug") }
+    }
 }
 
 #[cfg(test)]

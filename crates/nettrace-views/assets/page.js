@@ -144,6 +144,7 @@
   rates();
   latencies();
   errors();
+  messages();
   slowest();
   cut();
   if (data.flame) {
@@ -397,7 +398,19 @@
   }
 
   function errors() {
-    if (data.errors.length === 0) return;
+    groups("errors", "Errors and warnings",
+      "Events of these levels, and spans that failed, by what they say and where. A message has " +
+      "# for its numbers. The trace is that of the first.", data.errors, data.other_errors);
+  }
+
+  function messages() {
+    groups("messages", "Messages",
+      "What tracing and log say below a warning, by message. It has # for its numbers. The trace " +
+      "is that of the first.", data.messages, data.other_messages);
+  }
+
+  function groups(id, title, lead, list, beyond) {
+    if (list.length === 0) return;
     const bars = (counts) => {
       const parts = Math.min(32, counts.length);
       const sums = new Array(parts).fill(0);
@@ -407,20 +420,23 @@
         sums.map((n) => el("i", { style: { height: (n === 0 ? 0 : Math.max(12, (100 * n) / top)) + "%" } })));
     };
     const MOST = 200;
-    const rows = data.errors.slice(0, MOST).map((it) => [
-      [el("strong", {}, words(it.name)), el("small", {}, visible(it.provider)),
-        it.shape ? el("div", { title: visible(it.example) }, visible(it.shape)) : null]
+    const color = { Warning: " warn", INFO: "", DEBUG: " dim", TRACE: " dim", LOG: "" };
+    const rows = list.slice(0, MOST).map((it) => [
+      (it.target
+        ? [el("div", { title: visible(it.example) }, visible(it.shape)),
+          el("small", { title: visible(it.name) }, visible(it.target))]
+        : [el("strong", {}, words(it.name)), el("small", {}, visible(it.provider)),
+          it.shape ? el("div", { title: visible(it.example) }, visible(it.shape)) : null])
         .flat().filter((part) => part),
-      el("span", { class: "outcome" + (it.what === "Warning" ? "" : " bad") }, visible(it.what)),
+      el("span", { class: "outcome" + (it.what in color ? color[it.what] : " bad") },
+        visible(it.what)),
       cell(it.count), cell(it.first_ns, time), cell(it.last_ns, time), bars(it.counts),
       [it.place ? visible(it.place) + " " : null,
         el("span", { class: "ids" }, it.trace || it.span || "")].filter((part) => part),
     ]);
-    const others = data.errors.slice(MOST).reduce((sum, it) => sum + it.count, data.other_errors);
-    section("errors", "Errors and warnings",
-      "Events of these levels, and spans that failed, by what they say and where. A message has " +
-      "# for its numbers. The trace is that of the first.",
-      table("Errors and warnings", [["What", "row"], ["", "nowrap"], ["Count", "n"],
+    const others = list.slice(MOST).reduce((sum, it) => sum + it.count, beyond);
+    section(id, title, lead,
+      table(title, [["What", "row"], ["", "nowrap"], ["Count", "n"],
         ["First", "n"], ["Last", "n"], ["Over time", "nowrap"], ["Where, trace", ""]], rows,
       others > 0 ? "And " + plural(others, "more") + " of other kinds." : null));
   }
@@ -439,6 +455,13 @@
       plural(data.cut_trees, "root") + " whose start or end is not in the trace" +
       (data.cut.length < data.cut_trees ? ", the first " + data.cut.length + " of them" : "") +
       ". How long they took is not known.", ...spanTrees(data.cut));
+  }
+
+  // An event, which begins with the letter of its level.
+  function said(text) {
+    if (!/^[CEWIDTL?] /.test(text)) return visible(text);
+    return [el("b", { class: "level " + (text[0] === "?" ? "other" : text[0]) }, text[0]),
+      visible(text.slice(1))];
   }
 
   function spanTrees(list) {
@@ -473,7 +496,7 @@
         span.start || span.stop ? el("div", { class: "says", style: indent },
           visible([span.start, span.stop].filter((text) => text).join(" → "))) : null,
         span.events.map(([at, text]) => el("div", { class: "inside", style: indent },
-          el("span", {}, "+" + time(at - begin)), el("span", {}, visible(text)))),
+          el("span", {}, "+" + time(at - begin)), el("span", {}, said(text)))),
         span.left_out > 0 ? el("div", { class: "inside", style: indent }, el("span", {}, ""),
           el("span", {}, "and " + plural(span.left_out, "more event"))) : null);
     };
@@ -588,11 +611,17 @@
         ? "The smallest " + plural(frames.left_out, "frame") + " are not drawn." : null));
   }
 
+  // A type and its place, which begins with its name if that is a module.
+  function type(ty) {
+    if (!ty.place || ty.place.startsWith(ty.name + ",")) return ty.place || ty.name;
+    return ty.name + " (" + ty.place + ")";
+  }
+
   function types() {
     if (data.types.length === 0) return;
     const most = Math.max(1, ...data.types.map((ty) => ty.payload_bytes));
     const rows = data.types.map((ty) => [
-      named(ty.name + (ty.place ? " (" + ty.place + ")" : ""), ty.provider + (ty.id > 0 ? ", id" + NB + ty.id : "")), cell(ty.events),
+      named(type(ty), ty.provider + (ty.id > 0 ? ", id" + NB + ty.id : "")), cell(ty.events),
       cell(ty.payload_bytes, bytes), percent(ty.payload_bytes, data.payload_bytes),
       digits(ty.payload_bytes / ty.events) + NB + "B",
       ty.payload_bytes > 0 ? el("span", { "aria-hidden": "true",

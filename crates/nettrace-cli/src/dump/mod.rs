@@ -11,10 +11,11 @@ use std::{
 use nettrace_reader::{Event, Trace};
 use nettrace_views::{
     model::{Clock, FrameNames, Instant, PerType, Processes, label_name, process_id},
-    text::{Detail, EventType, Payload, write_label, write_what},
+    text::{Detail, EventLook, EventType, Payload, write_label, write_what},
 };
 
 use crate::{
+    color::ColorOption,
     duplicate_type_names::DuplicateTypeNames,
     failure::Failure,
     filter::{Condition, Filter, FilterOptions, Outcome, Scalar},
@@ -34,6 +35,11 @@ pub(crate) struct DumpOptions {
     /// Show more of each event, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
     pub(crate) show: Vec<Extra>,
+    /// Show the place of each event in the source code, after its name or its target
+    #[arg(long, conflicts_with = "json")]
+    places: bool,
+    #[command(flatten)]
+    color: ColorOption,
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
@@ -67,6 +73,8 @@ struct ShownEvent<'a> {
     payload: &'a Payload<'a>,
     time: Instant,
     extras: &'a [Extra],
+    /// In text: how it looks.
+    look: EventLook,
     /// In JSON: whether it has its labels.
     has_labels: bool,
     /// The place of its type in the source code, if another type has the same name.
@@ -99,13 +107,18 @@ pub(crate) fn run(
         false => text::write,
     };
     let mut namesakes = DuplicateTypeNames::default();
+    let look = EventLook {
+        detail: Detail::Full,
+        has_place: options.places,
+        has_colors: options.color.is_wanted(),
+    };
     let has_stacks = options.show.contains(&Extra::Stack);
     each(source, limits, &options.filter, has_stacks, out, |event, ty, payload, facts, line| {
         let time = facts.clock.at(event.header.timestamp);
         let place = namesakes.place(event.metadata());
         let extras = &options.show;
         write(
-            &ShownEvent { event, ty, payload, time, extras, has_labels: true, place, facts },
+            &ShownEvent { event, ty, payload, time, extras, look, has_labels: true, place, facts },
             line,
         )
     })
@@ -241,7 +254,9 @@ pub(crate) fn json(
 ) -> Result<Vec<u8>, serde_json::Error> {
     let time = facts.clock.at(event.header.timestamp);
     let mut out = Vec::new();
-    let shown = ShownEvent { event, ty, payload, time, extras, has_labels, place: None, facts };
+    let look = EventLook::default();
+    let shown =
+        ShownEvent { event, ty, payload, time, extras, look, has_labels, place: None, facts };
     spelling::to_json(&mut out, &shown)?;
     Ok(out)
 }

@@ -4,18 +4,18 @@ use std::io::{self, Write};
 
 use nettrace_reader::Thread;
 use nettrace_views::{
-    model::{Ids, hex, process_id},
-    text::{Detail, is_id, write_key, write_label, write_name, write_said},
+    model::{Ids, hex},
+    text::{self, Severity, is_id, write_event},
 };
 
 use crate::{
     dump::{Extra, ShownEvent},
     seconds::Seconds,
-    spelling::{self, OneLine},
+    spelling::OneLine,
 };
 
 pub(super) fn write(shown: &ShownEvent<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-    let ShownEvent { event, ty, payload, time, .. } = shown;
+    let &ShownEvent { event, ty, payload, time, look, .. } = shown;
     match time.time {
         Some(time) => write!(out, "{time}")?,
         None => write!(out, "{:>30}", "-")?,
@@ -24,24 +24,24 @@ pub(super) fn write(shown: &ShownEvent<'_>, out: &mut Vec<u8>) -> io::Result<()>
         Some(nanos) => write!(out, " {:>15}", Seconds(nanos).to_string())?,
         None => write!(out, " {:>9} ticks", event.header.timestamp)?,
     }
-    write!(out, " {:<13} ", spelling::level(event.level()))?;
+    let severity = Severity::of(event);
+    let style = severity.style().on(look.has_colors);
+    write!(out, " {style}{:<5}{style:#} ", severity.name())?;
     if let Some(process) = shown.process_name() {
         write!(out, "{} ", OneLine(process))?;
     }
     write_thread(event.thread(), out)?;
     out.push(b' ');
-    write_name(event, shown.place, out)?;
     let labels = event.labels();
-    let span = Ids::of(&labels).span;
-    if let Some(span) = &span {
-        let process = process_id(event).and_then(|id| id.try_into().ok());
-        write_key(span, process.unwrap_or(0), out)?;
-    }
-    write_said(ty, payload, Detail::Full, out)?;
-    let has_ids = span.is_none() || shown.extras.contains(&Extra::Ids);
-    for label in labels.iter().filter(|label| has_ids || !is_id(label)) {
-        write_label(label, out)?;
-    }
+    let key = Ids::of(&labels).span;
+    let has_ids = key.is_none() || shown.extras.contains(&Extra::Ids);
+    let labels = labels.iter().filter(|label| has_ids || !is_id(label));
+    write_event(
+        &text::ShownEvent { event, ty, payload, key, place: shown.place },
+        labels,
+        look,
+        out,
+    )?;
     for extra in shown.extras {
         write_extra(*extra, shown, out)?;
     }

@@ -12,11 +12,14 @@ use std::{collections::BTreeSet, fmt, io};
 
 use nettrace_format::spelling::{nearest, nearest_field};
 use nettrace_reader::Event;
-use nettrace_views::model::Clock;
+use nettrace_views::{
+    model::{Clock, EndFields, Ids, Role, is_failure, role_of},
+    text::{VERBOSE, is_trace_level},
+};
 
 use crate::{
     failure::Failure,
-    spelling::{self, OneLine},
+    spelling::{self, LevelBound, OneLine},
     suggestions,
 };
 
@@ -34,7 +37,7 @@ pub(crate) struct Filter {
     clock: Clock,
     /// The accepted times, in nanoseconds since the start of the trace.
     times: Option<(i128, i128, FilterStage)>,
-    level: Option<(u8, FilterStage)>,
+    level: Option<(LevelBound, FilterStage)>,
     conditions: Vec<(Condition, FilterStage)>,
     texts: Option<(Vec<String>, FilterStage)>,
     /// The text of the current event.
@@ -161,8 +164,8 @@ impl Filter {
                 return false;
             }
         }
-        if let Some((most, stage)) = &mut self.level {
-            if !stage.passes(event.level() <= *most, "") {
+        if let Some((bound, stage)) = &mut self.level {
+            if !stage.passes(is_as_severe(event, *bound), "") {
                 return false;
             }
         }
@@ -294,7 +297,6 @@ impl Filter {
         }
         if let Some((level, stage)) = &self.level {
             if stage.passed == 0 {
-                let level = spelling::level(*level);
                 return none(before, format_args!("has level {level} or a more severe one"));
             }
             before = stage.passed;
@@ -326,6 +328,28 @@ impl Filter {
         }
         None
     }
+}
+
+/// Whether an event has a level. A span that failed counts as an error, and another span is none,
+/// whatever its level.
+fn is_as_severe(event: &Event<'_>, bound: LevelBound) -> bool {
+    const ERROR: u8 = 2;
+    const WARNING: u8 = 3;
+
+    let level = event.level();
+    let has_level = level <= bound.most;
+    if bound.most > WARNING {
+        return has_level
+            && (bound.has_trace || level != VERBOSE || !is_trace_level(event.metadata()));
+    }
+    let metadata = event.metadata();
+    let opcode = Some(event.opcode()).filter(|opcode| *opcode != 0);
+    let role = role_of(metadata, opcode, 6);
+    if !role.is_edge() || Ids::of(&event.labels()).span.is_none() {
+        return has_level;
+    }
+    let outcome = if role == Role::Start { None } else { EndFields::of(metadata).stated(event).1 };
+    outcome.is_some_and(|outcome| is_failure(&outcome)) && bound.most >= ERROR
 }
 
 impl FilterStage {

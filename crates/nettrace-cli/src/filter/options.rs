@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use nettrace_format::spelling::time_unit;
 use nettrace_reader::Thread;
 
-use crate::{filter::Condition, spelling::read_level};
+use crate::{filter::Condition, spelling::LevelBound};
 
 /// Options of `dump`, `headers` and `tail`: which events to show, and how many of them.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -45,9 +45,11 @@ pub(crate) struct EventFilter {
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) to: Option<Bound>,
     /// Only events of this level or a more severe one: critical (crit), error, warning (warn),
-    /// informational (info), verbose (debug, trace), or a number
-    #[arg(long, value_name = "LEVEL", value_parser = read_level)]
-    pub(crate) level: Option<u8>,
+    /// informational (info), verbose (trace), debug, which is verbose without what tracing and log
+    /// call trace, or a number. Of errors and warnings, spans are not asked for their level but
+    /// their outcome: the end of one that failed is an error
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) level: Option<LevelBound>,
     /// Only events with this value in a field or label. Other operators are != < <= > >= and ~
     /// (contains the text VALUE). a.b is field b of object a. For an array, one element is enough.
     /// FIELD=none finds an option without a value. A duration is written with its unit (5ms),

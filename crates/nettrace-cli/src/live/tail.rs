@@ -1,14 +1,14 @@
 //! The command `tail`: the events of a live process, as they come.
 
 use std::{
-    io::{self, Write as _},
+    io::Write as _,
     time::{Duration, Instant},
 };
 
 use console::measure_text_width;
 use nettrace_diagnostics::client::Wanted;
 use nettrace_reader::ErrorKind;
-use nettrace_views::text::{Detail, Lines, Look, wants_colors};
+use nettrace_views::text::{Detail, Lines, Look, VERBOSE};
 
 use super::{
     ProcessChoice, Provider,
@@ -19,6 +19,7 @@ use super::{
     watch::OutputSurface,
 };
 use crate::{
+    color::ColorOption,
     dump::each,
     failure::Failure,
     filter::{EventFilter, FilterOptions},
@@ -41,33 +42,17 @@ pub(crate) struct TailOptions {
     /// Show fields without a value, too, and all of long texts
     #[arg(long)]
     full: bool,
-    /// Whether lines have colors. auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
-    color: Color,
+    /// Show the place of each event in the source code
+    #[arg(long)]
+    places: bool,
+    #[command(flatten)]
+    color: ColorOption,
     /// How long: seconds, or with a unit (500ms, 10s, 5m, 1h) [default: until Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// The memory for events in the process, in MB
     #[arg(long, value_name = "MB", default_value_t = 64)]
     buffer: u32,
-}
-
-/// When lines have colors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Color {
-    Auto,
-    Always,
-    Never,
-}
-
-impl Color {
-    fn is_wanted(self) -> bool {
-        match self {
-            Self::Always => true,
-            Self::Never => false,
-            Self::Auto => wants_colors(&io::stdout()),
-        }
-    }
 }
 
 pub(crate) fn run(
@@ -90,7 +75,8 @@ pub(crate) fn run(
     let source = source.before_waiting(out.shown_before_waiting());
     let look = if options.pretty { Look::Pretty } else { Look::Compact };
     let detail = if options.full { Detail::Full } else { Detail::Short };
-    let mut lines = Lines::new(look, options.color.is_wanted()).detail(detail);
+    let lines = Lines::new(look, options.color.is_wanted());
+    let mut lines = lines.detail(detail).places(options.places);
     let wanted = &options.filter;
     let mut whole = Vec::new();
     let result = each(source, limits, wanted, false, out, |event, ty, payload, facts, shown| {
@@ -144,7 +130,7 @@ fn wanted(filter: &EventFilter) -> Vec<Wanted> {
     if names.is_empty() {
         names.push("*".to_owned());
     }
-    let level = filter.level.map_or(5, u32::from);
+    let level = filter.level.map_or(VERBOSE, |level| level.most).into();
     names.iter().map(|name| Wanted { level, ..Provider::all_of(name).0 }).collect()
 }
 

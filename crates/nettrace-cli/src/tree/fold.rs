@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// From how many on equal siblings are folded.
-const FEW: usize = 5;
+pub(super) const FEW: usize = 5;
 
 /// What is shown below a span, in the order of time.
 #[derive(Debug)]

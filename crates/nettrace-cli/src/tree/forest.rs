@@ -126,9 +126,9 @@ impl Type {
     }
 
     /// The place of a span's type, if that tells it from another one.
-    pub(super) fn shown_place(&self, span: &Span) -> Option<&str> {
-        let is_one_of_many = self.places.len() > 1;
-        let place = self.places.get(span.place as usize).filter(|_| is_one_of_many)?;
+    pub(super) fn shown_place(&self, span: &Span, has_places: bool) -> Option<&str> {
+        let is_shown = has_places || self.places.len() > 1;
+        let place = self.places.get(span.place as usize).filter(|_| is_shown)?;
         (!place.is_empty()).then_some(&**place)
     }
 }

@@ -79,7 +79,7 @@ fn span(
     let ty = span.ty.map(|ty| &forest.types[ty as usize]);
     add(out, "provider", &ty.map(|ty| &ty.provider))?;
     add(out, "name", &ty.map(|ty| &ty.name))?;
-    if let Some(place) = ty.and_then(|ty| ty.shown_place(span)) {
+    if let Some(place) = ty.and_then(|ty| ty.shown_place(span, false)) {
         add(out, "place", &place)?;
     }
     match key {

@@ -28,10 +28,11 @@ use nettrace_views::{
         EndFields, Ids, Key, PerType, Role, SpanEdge, SpanState, label_name, place, role_of,
         span_name, span_of_record,
     },
-    text::{Detail, EventType, Payload},
+    text::{Detail, EventLook, EventType, Payload},
 };
 
 use crate::{
+    color::ColorOption,
     dump::{self, Facts},
     duplicate_type_names::DuplicateTypeNames,
     failure::Failure,
@@ -89,6 +90,11 @@ pub(crate) struct TreeOptions {
     /// Show fields without a value, too, and all of long texts. --json always does
     #[arg(long)]
     full: bool,
+    /// Show the places of events and spans in the source code
+    #[arg(long, conflicts_with = "json")]
+    places: bool,
+    #[command(flatten)]
+    color: ColorOption,
     /// Limit on the memory for spans and the events inside, in MiB. What exceeds it is counted, not
     /// shown. What has ended and would not be shown anyway makes room first; a span that begins
     /// later in such a tree is then a root [default: 384, or 1024 if every tree is shown]
@@ -187,7 +193,12 @@ fn show(
         all.try_for_each(|root| json::write(forest, trees, root, facts, out))?;
         return Ok(counts);
     }
-    let look = text::Look { folds: !options.no_fold, has_axis: options.axis };
+    let look = text::Look {
+        folds: !options.no_fold,
+        has_axis: options.axis,
+        has_places: options.places,
+        has_colors: options.color.is_wanted(),
+    };
     let mut room = text::Room::new(options.lines.0, counts[0] + counts[1]);
     let mut shown = [0, 0];
     for root in units {
@@ -199,7 +210,7 @@ fn show(
     }
     if !cut.is_empty() && !room.is_full() {
         match options.open {
-            true => text::write_open(cut.len(), out)?,
+            true => text::write_open(forest, trees, cut, out)?,
             false => text::write_cut(trees.cut.len(), cut.len(), out)?,
         }
     }
@@ -413,6 +424,14 @@ impl TreeOptions {
         if self.full { Detail::Full } else { Detail::Short }
     }
 
+    fn event_look(&self) -> EventLook {
+        EventLook {
+            detail: self.detail(),
+            has_place: self.places,
+            has_colors: self.color.is_wanted(),
+        }
+    }
+
     /// An event inside of a span, in the form of the output.
     fn inside(
         &self,
@@ -424,7 +443,7 @@ impl TreeOptions {
     ) -> io::Result<Vec<u8>> {
         match self.json {
             true => Ok(crate::dump::json(event, ty, payload, facts, &[], true)?),
-            false => text::event(event, place, ty, payload, self.detail()),
+            false => text::event(event, place, ty, payload, self.event_look()),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Trees as text for people.
 
 use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
     fmt,
     io::{self, Write},
 };
@@ -9,8 +11,8 @@ use nettrace_reader::Event;
 use nettrace_views::{
     model::{SpanRef, SpanState, Time},
     text::{
-        Detail, EventType, Payload, is_id, write_end, write_fields, write_key, write_label,
-        write_what,
+        Detail, EventLook, EventType, Payload, Severity, ShownEvent, Style, is_id, write_end,
+        write_event, write_fields, write_key, write_label,
     },
 };
 
@@ -19,7 +21,7 @@ use crate::{
     seconds::Seconds,
     spelling::OneLine,
     tree::{
-        fold::{self, Group, Item},
+        fold::{self, FEW, Group, Item},
         forest::{Forest, Span},
         id_text,
         order::{Extent, Node, Outside, Trees},
@@ -38,6 +40,9 @@ pub(super) struct Look {
     pub(super) folds: bool,
     /// Whether each line has the times of its span on an axis.
     pub(super) has_axis: bool,
+    /// Whether each span has its place in the source code.
+    pub(super) has_places: bool,
+    pub(super) has_colors: bool,
 }
 
 /// How many lines may still be written.
@@ -150,12 +155,44 @@ pub(super) fn write_cut(count: usize, shown: usize, out: &mut impl Write) -> io:
     }
 }
 
-/// Writes what stands before the trees of spans that are under way at the end of the trace.
-pub(super) fn write_open(count: usize, out: &mut impl Write) -> io::Result<()> {
-    match count {
-        1 => writeln!(out, "1 tree has a span without an end:\n"),
-        count => writeln!(out, "{count} trees have spans without an end, the oldest first:\n"),
+/// Writes what stands before the trees of spans that are under way at the end of the trace: how
+/// many there are of each name.
+pub(super) fn write_open(
+    forest: &Forest,
+    trees: &Trees<'_>,
+    roots: &[SpanRef],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    /// How many names are listed.
+    const MOST: usize = 10;
+
+    match roots.len() {
+        1 => writeln!(out, "1 tree has a span without an end:\n")?,
+        count => writeln!(out, "{count} trees have spans without an end, the oldest first:\n")?,
     }
+    let spans = forest.spans.places().into_iter().map(|at| &forest.spans[at]);
+    let mut names = BTreeMap::<u32, Vec<i64>>::new();
+    for span in spans.filter(|span| span.record.state == SpanState::Started) {
+        let age = span.record.at_least(trees.last()).unwrap_or(0);
+        span.ty.into_iter().for_each(|ty| names.entry(ty).or_default().push(age));
+    }
+    let mut names: Vec<_> = names.into_iter().collect();
+    if names.iter().all(|(_, ages)| ages.len() < FEW) {
+        return Ok(());
+    }
+    names.sort_by_key(|(_, ages)| Reverse(ages.len()));
+    for (ty, ages) in names.iter().take(MOST) {
+        let ty = &forest.types[*ty as usize];
+        let name = format_args!("{}/{}", OneLine(&ty.provider), OneLine(&ty.name));
+        write!(out, "{:>12} × {name}, under way for ", ages.len())?;
+        match (ages.iter().min(), ages.iter().max()) {
+            (Some(newest), Some(oldest)) if newest < oldest => {
+                writeln!(out, "{} to {}", Short(*newest), Short(*oldest))?;
+            }
+            (age, _) => writeln!(out, "{}", Short(age.copied().unwrap_or(0)))?,
+        }
+    }
+    writeln!(out)
 }
 
 /// A tree that is being written.
@@ -336,7 +373,13 @@ impl<'a> Tree<'a> {
             (None, _) => "-".into(),
         };
         let mark = if node.is_match { '*' } else { ' ' };
-        write!(self.lines, "{mark}{length:>11} {own:>12}  {outcome:<9} ")?;
+        let style = match &*outcome {
+            "ok" => Style::GREEN,
+            "-" => Style::DEFAULT,
+            _ => Style::RED,
+        };
+        let style = style.on(self.look.has_colors);
+        write!(self.lines, "{mark}{length:>11} {own:>12}  {style}{outcome:<9}{style:#} ")?;
         let last = self.trees.last();
         let time = record.start.map(|start| (start, record.end.unwrap_or(last)));
         self.axis(time.as_slice())?;
@@ -345,7 +388,7 @@ impl<'a> Tree<'a> {
         match span.ty.map(|ty| &self.forest.types[ty as usize]) {
             Some(ty) => {
                 write!(out, "{}/{}", OneLine(&ty.provider), OneLine(&ty.name))?;
-                if let Some(place) = ty.shown_place(span) {
+                if let Some(place) = ty.shown_place(span, self.look.has_places) {
                     write!(out, " ({})", OneLine(place))?;
                 }
             }
@@ -438,18 +481,23 @@ impl<'a> Tree<'a> {
 /// Room for the text of most events.
 const USUAL: usize = 128;
 
-/// An event inside: its name, message, fields, and the labels that are not ids. `place` is that of
-/// its type, if another type has the same name.
+/// An event inside: the letter of its level, its name, message, fields, and the labels that are not
+/// ids. `place` is that of its type, if another type has the same name.
 pub(crate) fn event(
     event: &Event<'_>,
     place: Option<&str>,
     ty: &EventType,
     payload: &Payload<'_>,
-    detail: Detail,
+    look: EventLook,
 ) -> io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(USUAL);
-    write_what(event, place, ty, payload, detail, &mut out)?;
-    write_labels(event, &mut out)?;
+    let severity = Severity::of(event);
+    let style = severity.style().on(look.has_colors);
+    write!(out, "{style}{}{style:#} ", severity.letter())?;
+    let labels = event.labels();
+    let labels = labels.iter().filter(|label| !is_id(label));
+    let shown = ShownEvent { event, ty, payload, key: None, place };
+    write_event(&shown, labels, look, &mut out)?;
     Ok(out)
 }
 
@@ -463,16 +511,13 @@ pub(crate) fn details(
     let mut out = Vec::with_capacity(USUAL);
     if is_start {
         write_fields(payload, &[], detail, &mut out)?;
-        write_labels(event, &mut out)?;
+        let labels = event.labels();
+        let mut labels = labels.iter().filter(|label| !is_id(label));
+        labels.try_for_each(|label| write_label(label, &mut out))?;
     } else {
         write_end(payload, detail, &mut out)?;
     }
     Ok(out)
-}
-
-fn write_labels(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-    let labels = event.labels();
-    labels.iter().filter(|label| !is_id(label)).try_for_each(|label| write_label(label, out))
 }
 
 /// Two blanks for each level.

@@ -139,17 +139,17 @@ fn text() {
     let output = nettrace(&["dump", "-"], &trace());
     let lines: Vec<_> = stdout(&output).lines().collect();
     let expected = [
-        "2026-03-04T05:06:07.089010000Z   0.000010000 s Warning       [worker 5 1005] \
+        "2026-03-04T05:06:07.089010000Z   0.000010000 s WARN  [worker 5 1005] \
          Shop-Till/Sold [800000000000000a]: sold 3 tea, {unknown} {region=\"north\"} \
          {region=\"south\"} {shelf=-3}",
-        "2026-03-04T05:06:07.089020000Z   0.000020000 s Verbose       [worker 5 1005] \
+        "2026-03-04T05:06:07.089020000Z   0.000020000 s DEBUG [worker 5 1005] \
          Shop-Door/Idle",
-        "2026-03-04T05:06:07.089030000Z   0.000030000 s Error         [worker 5 1005] \
+        "2026-03-04T05:06:07.089030000Z   0.000030000 s ERROR [worker 5 1005] \
          Shop-Till/Sold/Start: sold -1 a\\n\"b\", {unknown} \
          {Level=2} {OpCode=1}",
-        "2026-03-04T05:06:07.089040000Z   0.000040000 s 17            [worker 6 1006] \
+        "2026-03-04T05:06:07.089040000Z   0.000040000 s 17    [worker 6 1006] \
          Shop-Till/SumStart list=0x0709",
-        "2026-03-04T05:06:07.089050000Z   0.000050000 s Verbose       [worker 6 1006] \
+        "2026-03-04T05:06:07.089050000Z   0.000050000 s DEBUG [worker 6 1006] \
          Shop-Door/Idle",
     ];
     assert_eq!(lines[..5], expected);

@@ -9,7 +9,8 @@ use crate::{
     spans::{self, place},
 };
 
-fn text(text: &str) -> Vec<u8> {
+/// A text as a payload has it.
+pub(crate) fn text(text: &str) -> Vec<u8> {
     let size = u16::try_from(text.len()).unwrap().to_le_bytes();
     [&size[..], &text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>()].concat()
 }

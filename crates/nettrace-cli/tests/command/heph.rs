@@ -33,10 +33,10 @@ fn events_as_text_and_columns() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(code, 0);
     let expected = [
-        "2021-01-08T13:48:54.118010200Z   0.000010200 s Informational [0] heph/My event \
+        "2021-01-08T13:48:54.118010200Z   0.000010200 s INFO  [0] heph/My event \
          [8000000000000001] started=2021-01-08T13:48:54.118010100Z duration=100ns outcome=\"\" \
          Test=123 Test2=[123.456, 789.0] {heph.substream=\"1\"}",
-        "2021-01-08T13:48:54.120010000Z   0.002010000 s Informational [0] heph/a\\tb x=-2 \
+        "2021-01-08T13:48:54.120010000Z   0.002010000 s INFO  [0] heph/a\\tb x=-2 \
          x#2=\"\\\"quo\\\"\" {heph.substream=\"0\"}",
     ];
     assert_eq!(lines, expected);

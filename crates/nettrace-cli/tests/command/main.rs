@@ -21,6 +21,7 @@ mod heph_spans;
 mod info;
 mod judge;
 mod judge_dotnet;
+mod logs;
 mod odd_forms;
 mod one_collect;
 mod processes;

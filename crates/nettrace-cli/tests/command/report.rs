@@ -266,7 +266,7 @@ fn numbers_are_those_of_info_and_tree() {
     assert_eq!(texts, [("checkout".into(), "cart=7".into(), json!([]))]);
     let spans = array(&page["slowest"][0]["spans"]);
     assert_eq!(spans[1]["start"], r#"cents=7 {region="north"}"#);
-    assert_eq!(spans[1]["events"], json!([[120_000, "Shop/Sold count=7"]]));
+    assert_eq!(spans[1]["events"], json!([[120_000, "I Shop/Sold count=7"]]));
     // Spans of one event are below the one that came after them.
     let names: Vec<_> = array(&page["flame"]["names"]).iter().map(text).collect();
     let path = |mut at: usize| {

@@ -56,11 +56,11 @@ const TEXT: &str = "\
 2026-03-04T05:06:07.089100000Z   0.000100000 s, trace abababababababababababababababab
    100.000µs     50.000µs  err       Shop/checkout [0000000000000001] cart=7
     50.000µs     30.000µs  -           Shop/pay [0000000000000002] cents=7 {region=\"north\"}
-   +20.000µs                             · Shop/Sold count=7 {region=\"north\"}
+   +20.000µs                             · I Shop/Sold count=7 {region=\"north\"}
     20.000µs     20.000µs  ok            Shop/pack [0000000000000003] (single)
-   +30.000µs                           · Shop/Sold count=7
-   +70.000µs                           · Shop/checkoutResume
-   +80.000µs                           · Shop/checkoutSuspend
+   +30.000µs                           · I Shop/Sold count=7
+   +70.000µs                           · I Shop/checkoutResume
+   +80.000µs                           · I Shop/checkoutSuspend
 
 2026-03-04T05:06:07.089300000Z   0.000300000 s, trace cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd, \
 within or after 000000000000000a, which is not in the trace, 40.000µs in all, 30.000µs of it in \
@@ -78,7 +78,7 @@ Shop/pay [000000000000000c]
 
 2026-03-04T05:06:07.089460000Z   0.000460000 s, trace efefefefefefefefefefefefefefefef
            -            -  -         (neither start nor end) [0000000000000017]
-        +0ns                           · Shop/Sold count=7
+        +0ns                           · I Shop/Sold count=7
 
 ";
 

@@ -293,12 +293,15 @@ fn what_is_open() {
     let expected = "\
 2 trees have spans without an end, the oldest first:
 
+           9 × Shop/checkout, under way for 293.000µs to 900.000µs
+           1 × Shop/pay, under way for 800.000µs
+
 2026-03-04T05:06:07.089100000Z   0.000100000 s, trace 01010101010101010101010101010101
 * >900.000µs            -  no end    Shop/checkout [0000000000000001] cart=7
      7.000µs            -  -           … 7 × Shop/pay, 1.000µs each, longest 1.000µs \
 [000000000000000a], one after another
 * >800.000µs            -  no end      Shop/pay [0000000000000002] cents=7 (busy 70.000µs)
-  +230.000µs                             · Shop/checkoutSuspend
+  +230.000µs                             · I Shop/checkoutSuspend
                                          · and 4 more events
 ";
     assert!(shown.starts_with(expected), "{shown}");

@@ -165,13 +165,13 @@ fn versions_4_and_5() {
     assert!(text.starts_with("format                  NetTrace V5\n"), "{text}");
     let output = nettrace(&["dump", "-"], &v5_samples::activities());
     let line = stdout(&output).lines().nth(1).unwrap();
-    let expected = "2026-03-04T05:06:07.089020000Z   0.000020000 s Informational [5] \
+    let expected = "2026-03-04T05:06:07.089020000Z   0.000020000 s INFO  [5] \
         Test/WorkStart [04030201-0605-0807-090a-0b0c0d0e0f10]";
     assert!(line.starts_with(expected), "{line}");
     // Events without a description are shown by provider and id.
     let output = nettrace(&["dump", "-"], &v5_samples::scalars());
     let line = stdout(&output).lines().nth(2).unwrap();
-    assert!(line.ends_with(" 0.000030000 s Informational [5] Test/EventID(3)"), "{line}");
+    assert!(line.ends_with(" 0.000030000 s INFO  [5] Test/EventID(3)"), "{line}");
     let old =
         [b"\x14\0\0\0!FastSerialization.1\x05\x05\x01\x03\0\0\0".as_slice(), &[0; 90]].concat();
     let output = nettrace(&["headers", "-"], &old);

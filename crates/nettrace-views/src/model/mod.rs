@@ -49,8 +49,6 @@ pub(crate) use self::frames::{Lesson, Place};
 pub(crate) use self::instruments::interval;
 #[cfg(any(feature = "report", feature = "viewers"))]
 pub(crate) use self::instruments::{Instrument, InstrumentEvent, Measured, Reported, reported};
-#[cfg(feature = "report")]
-pub(crate) use self::types::is_failure;
 pub(crate) use self::types::{Observed, is_given_up};
 pub use nettrace_event::role::{Role, span_name};
 
@@ -68,6 +66,9 @@ pub use self::{
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
     span_record::{SpanEdge, SpanRecord, SpanState},
     span_table::{Part, SpanRef, SpanTable},
-    types::{EndFields, event_name, has_fields_of_single, place, span_of_record},
+    types::{
+        EndFields, event_name, has_fields_of_single, is_failure, place, span_of_record,
+        target_as_name,
+    },
     work::{PollTimes, SpanWork},
 };

@@ -67,6 +67,13 @@ pub fn place(metadata: &Metadata) -> Option<String> {
     }
 }
 
+/// The target of events of `tracing` or `log` that are called after it, because they have no name
+/// of their own.
+#[must_use]
+pub fn target_as_name(metadata: &Metadata) -> Option<&str> {
+    metadata.value("target").filter(|target| *target == metadata.name)
+}
+
 /// The name of the span of which events of a type tell fields that became known later. Those of
 /// `tracing` do, and are called after their span: `checkoutRecord`.
 #[must_use]
@@ -81,8 +88,8 @@ pub(crate) fn is_given_up(outcome: &str) -> bool {
 }
 
 /// Whether an outcome says that a span failed.
-#[cfg(feature = "report")]
-pub(crate) fn is_failure(outcome: &str) -> bool {
+#[must_use]
+pub fn is_failure(outcome: &str) -> bool {
     Outcome::parse(outcome.chars()).is_some_and(Outcome::is_failure)
 }
 

@@ -30,7 +30,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../../assets/page.js"),
-        sha256: "Axo1ywMvjDhW+qQpWpJ9PqKJj8+L60UsYOD8hmm1oXk=",
+        sha256: "2RCSGO1B/lY/jfWxSvSxwLkdzsL7mjMTHyW2jOJyUZs=",
     },
 ];
 

@@ -74,6 +74,9 @@ pub(crate) struct Data {
     /// Errors, warnings and spans that failed: the most severe first, then the most frequent.
     pub(crate) errors: Vec<Wrong>,
     pub(crate) other_errors: u64,
+    /// What else `tracing` and `log` say: the most frequent first.
+    pub(crate) messages: Vec<Wrong>,
+    pub(crate) other_messages: u64,
     pub(crate) slowest: Vec<Slow>,
     /// The first trees whose root has no start or no end, and how many there are.
     cut: Vec<Slow>,
@@ -171,6 +174,9 @@ pub(crate) struct Latency {
 pub(crate) struct Wrong {
     pub(crate) provider: String,
     pub(crate) name: String,
+    /// The name of its type, if that is a target: shortened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) target: Option<String>,
     /// The level, or the outcome of a span.
     pub(crate) what: String,
     /// Its number; `None` for spans that failed.
@@ -310,6 +316,8 @@ impl Data {
             other_latencies: 0,
             errors: wrong(&gathered.errors, named, clock),
             other_errors: gathered.errors.beyond,
+            messages: messages(&gathered.messages, named, clock),
+            other_messages: gathered.messages.beyond,
             slowest: slowest.iter_mut().map(show).collect(),
             cut: cut.iter_mut().map(show).collect(),
             cut_trees: gathered.spans.cut_trees,
@@ -470,11 +478,28 @@ fn wrong(errors: &Errors, named: &[Named], clock: &Clock) -> Vec<Wrong> {
     // A span that failed is as bad as an error.
     let level = |group: &Group| group.level.unwrap_or(2);
     groups.sort_by_key(|group| (level(group), Reverse(group.count), group.ticks.0));
+    shown(errors, groups, named, clock)
+}
+
+/// What is logged below a warning.
+fn messages(said: &Errors, named: &[Named], clock: &Clock) -> Vec<Wrong> {
+    let mut groups: Vec<_> = said.groups.iter().collect();
+    groups.sort_by_key(|group| (Reverse(group.count), group.ticks.0));
+    let severities: Vec<_> = groups.iter().map(|group| group.severity.name()).collect();
+    let mut shown = shown(said, groups, named, clock);
+    for (message, severity) in shown.iter_mut().zip(severities) {
+        message.what = severity.into_owned();
+    }
+    shown
+}
+
+fn shown(errors: &Errors, groups: Vec<&Group>, named: &[Named], clock: &Clock) -> Vec<Wrong> {
     let shown = groups.into_iter().map(|group| {
         let (first, last) = group.ticks;
         Wrong {
             provider: name(&group.provider),
             name: name(&group.name),
+            target: group.target.as_deref().map(str::to_owned),
             what: group.level.map_or("failed".into(), |it| level_name(it).into_owned()),
             level: group.level,
             shape: group.shape.to_string(),

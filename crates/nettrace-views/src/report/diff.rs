@@ -12,7 +12,7 @@ use crate::{
     model::OneLine,
     report::{
         data::{Data, Latency},
-        terminal::{MOST_ROWS, Table, time},
+        terminal::{MOST_ROWS, Table, time, write_more},
     },
 };
 
@@ -114,7 +114,7 @@ impl Diff {
         if !self.spans.is_empty() {
             table.write(&mut out)?;
             let more = self.spans.len().saturating_sub(MOST_ROWS);
-            table.write_more(more, "names", &mut out)?;
+            write_more(more, "names", &mut out)?;
         }
         let mut table = Table::new("In one trace alone", &["", "", "count"], "");
         for Alone { kind, what, is_new, count } in self.others.iter().take(MOST_ROWS) {
@@ -125,7 +125,7 @@ impl Diff {
         if !self.others.is_empty() {
             table.write(&mut out)?;
             let more = self.others.len().saturating_sub(MOST_ROWS);
-            table.write_more(more, "errors and events", &mut out)?;
+            write_more(more, "errors and events", &mut out)?;
         }
         Ok(())
     }

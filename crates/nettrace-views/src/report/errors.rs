@@ -1,4 +1,5 @@
-//! Errors, warnings, and spans that failed: which ones there are, how often, when, and where.
+//! Errors, warnings, and spans that failed, and all else that a program logs: which there are, how
+//! often, when, and where.
 //!
 //! Those of one event type, one shape of message and one place are a group. The shape is the
 //! template of the type, or the message without its numbers, so that a message which is formatted
@@ -9,12 +10,12 @@ use std::borrow::Cow;
 
 use foldhash::HashMap;
 use nettrace_event::trace_context::TraceId;
-use nettrace_reader::{Event, Value};
+use nettrace_reader::{Event, Metadata, Value};
 
 use crate::{
-    model::{Key, PerType, clip, event_name, span_name},
+    model::{Key, PerType, clip, event_name, span_name, target_as_name},
     report::timeline::Timeline,
-    text::{EventType, Message, Payload},
+    text::{EventType, Message, Payload, Severity, short_target},
 };
 
 /// How many groups are told apart. All others are one.
@@ -40,6 +41,9 @@ pub(crate) struct Group {
     pub(crate) example: Box<str>,
     /// 1 is critical. `None` for spans that failed.
     pub(crate) level: Option<u8>,
+    pub(crate) severity: Severity,
+    /// Its target, which is its name, if it is of `tracing` or `log`.
+    pub(crate) target: Option<Box<str>>,
     /// The number of the name of the span that they are in.
     pub(crate) place: Option<u32>,
     pub(crate) count: u64,
@@ -73,6 +77,11 @@ pub(crate) struct At {
     pub(crate) place: Option<u32>,
 }
 
+/// Whether events of a type are told apart by what they say: those of `tracing` and `log`.
+pub(crate) fn is_message(metadata: &Metadata) -> bool {
+    target_as_name(metadata).is_some()
+}
+
 /// Whether an event is an error or a warning.
 pub(crate) fn is_wrong(event: &Event<'_>) -> bool {
     (1..=WARNING).contains(&event.level())
@@ -89,7 +98,7 @@ impl Errors {
                 let field = payload.fields.iter().find(|(name, _)| *name == "message");
                 match field {
                     Some((_, Some(Value::Text(text)))) => text.clone().into_owned(),
-                    _ => String::new(),
+                    _ => cause(event).unwrap_or_default(),
                 }
             }
         };
@@ -104,11 +113,9 @@ impl Errors {
 
     /// Adds a span that failed with this outcome, by the event that ends it. That may say why.
     pub(crate) fn span(&mut self, ty: usize, event: &Event<'_>, outcome: &str, at: At) {
-        let why = event.fields().filter_map(Result::ok).find_map(|(name, value)| match value {
-            Value::Text(text) if CAUSES.contains(&name) && !text.is_empty() => Some(text),
-            _ => None,
-        });
-        let Some(why) = why else { return self.add(ty, event, None, [outcome, outcome], at) };
+        let Some(why) = cause(event) else {
+            return self.add(ty, event, None, [outcome, outcome], at);
+        };
         let texts =
             [&*shape(&why), &*why].map(|text| clip(&format!("{outcome}: {text}"), MOST_TEXT));
         self.add(ty, event, None, [&texts[0], &texts[1]], at);
@@ -140,6 +147,8 @@ impl Errors {
                 shape: shape.into(),
                 example: example.into(),
                 level,
+                severity: level.map_or(Severity::Error, |_| Severity::of(event)),
+                target: target_as_name(metadata).map(|target| (&*short_target(target)).into()),
                 place,
                 count: 0,
                 ticks: (ticks, ticks),
@@ -155,6 +164,21 @@ impl Errors {
         group.ticks = (group.ticks.0.min(ticks), group.ticks.1.max(ticks));
         self.timeline.add(ticks, [(group.row, 1)]);
     }
+}
+
+/// What an event says of the cause of a failure.
+fn cause(event: &Event<'_>) -> Option<String> {
+    let mut texts = event.fields().filter_map(Result::ok).filter_map(|(name, value)| match value {
+        _ if !CAUSES.contains(&name) => None,
+        Value::Text(text) => Some(text.into_owned()),
+        // An option.
+        Value::Array(values) => values.into_iter().find_map(|value| match value {
+            Value::Text(text) => Some(text.into_owned()),
+            _ => None,
+        }),
+        _ => None,
+    });
+    texts.find(|text| !text.is_empty())
 }
 
 /// Whether a template says more than its fields do.

@@ -40,6 +40,8 @@ struct Known {
     /// The number of its spans' name, once there is a span.
     span: Option<u32>,
     is_sample: bool,
+    /// Whether its events are messages.
+    is_message: bool,
     /// Whether its events name code.
     is_lesson: bool,
     /// What its events say of instruments.
@@ -108,6 +110,8 @@ pub(crate) struct Gathered {
     pub(crate) samples: Samples,
     pub(crate) instruments: Instruments,
     pub(crate) errors: Errors,
+    /// What else is logged.
+    pub(crate) messages: Errors,
     pub(crate) first: Option<u64>,
     pub(crate) last: u64,
     pub(crate) events: u64,
@@ -150,6 +154,7 @@ impl Gathered {
             samples: Samples::new(),
             instruments: Instruments::default(),
             errors: Errors::default(),
+            messages: Errors::default(),
             first: None,
             last: 0,
             events: 0,
@@ -180,8 +185,8 @@ impl Gathered {
         }
         let ids = self.ids;
         let Some(span) = ids.span else {
-            if errors::is_wrong(event) {
-                self.errors.event(known.ty, event, errors::At::default());
+            if let Some(said) = self.said(&known, event) {
+                said.event(known.ty, event, errors::At::default());
             }
             return self.spans.outside(at);
         };
@@ -237,10 +242,12 @@ impl Gathered {
             }
             target
         };
-        if !role.is_edge() && errors::is_wrong(event) {
+        if !role.is_edge() && (known.is_message || errors::is_wrong(event)) {
             let place = self.spans.place_of(span);
             let at = errors::At { span: Some(span), trace: ids.trace, place };
-            self.errors.event(known.ty, event, at);
+            if let Some(said) = self.said(&known, event) {
+                said.event(known.ty, event, at);
+            }
         }
         let Some(target) = target.filter(|target| self.spans.wants(*target, at)) else { return };
         let text = match target.text {
@@ -248,6 +255,14 @@ impl Gathered {
             text => describe.details(event, text == Text::Start),
         };
         self.spans.keep(target, at, clip(text.trim(), MOST_TEXT).into());
+    }
+
+    /// Where what an event says is counted.
+    fn said(&mut self, known: &Known, event: &Event<'_>) -> Option<&mut Errors> {
+        match errors::is_wrong(event) {
+            true => Some(&mut self.errors),
+            false => known.is_message.then_some(&mut self.messages),
+        }
     }
 
     /// What is known of the event's type.
@@ -273,6 +288,7 @@ impl Gathered {
                 row,
                 span: None,
                 is_sample: FrameNames::is_sample(metadata),
+                is_message: errors::is_message(metadata),
                 is_lesson: FrameNames::is_lesson(metadata),
                 instrument: InstrumentEvent::of(metadata),
                 end: EndFields::of(metadata),

@@ -43,6 +43,7 @@
 //! | service | `service.name` of the processes in which the spans began, or else their programs |
 //! | flame graph of spans | own times, by the path of names from the root |
 //! | errors and warnings | events of level warning or a more severe one, and spans whose outcome is `err` or `panicked`, by type, message and place. The message is the template of the type, or the text with `#` for its numbers; the place is the outermost span around that has a dimension, or else the root. At most 500 groups |
+//! | messages | what `tracing` and `log` say below a warning, in the same way |
 //! | slowest trees | as `nettrace tree --slow` sorts them: from the first start to the last stop, work after the root's end included. What has ended below a root without an end is a tree of its own; of such a root, the 1,000 longest spans below are kept. Trees whose root has no start or no end are in a list of their own |
 //!
 //! A child can begin after its parent has ended, and a span of one event comes after its children.

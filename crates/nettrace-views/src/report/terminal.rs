@@ -33,6 +33,7 @@ pub(crate) fn write(data: &Data, mut out: impl Write) -> io::Result<()> {
     }
     write_latencies(data, out)?;
     write_errors(data, u8::MAX, MOST_ROWS, &mut *out)?;
+    write_messages(data, &mut *out)?;
     write_slowest(data, out)?;
     if let Some(instruments) = &data.instruments {
         write_instruments(instruments, out)?;
@@ -77,16 +78,11 @@ impl Table {
         }
         Ok(())
     }
+}
 
-    /// Says how many rows there are beside these.
-    pub(crate) fn write_more(
-        &self,
-        more: usize,
-        what: &str,
-        out: &mut impl Write,
-    ) -> io::Result<()> {
-        if more > 0 { writeln!(out, "and {more} more {what}") } else { Ok(()) }
-    }
+/// Says how many rows there are beside those of a table.
+pub(crate) fn write_more(more: usize, what: &str, out: &mut impl Write) -> io::Result<()> {
+    if more > 0 { writeln!(out, "and {more} more {what}") } else { Ok(()) }
 }
 
 /// A length of time, or ticks if the trace does not state how long one is.
@@ -131,7 +127,7 @@ fn write_latencies(data: &Data, out: &mut impl Write) -> io::Result<()> {
     }
     table.write(out)?;
     let more = data.latencies.len().saturating_sub(MOST_ROWS) + data.other_latencies;
-    table.write_more(more, "names", out)
+    write_more(more, "names", out)
 }
 
 /// How many spans ended in another way than well, or have no end.
@@ -165,13 +161,45 @@ pub(crate) fn write_errors(
     if count == 0 {
         return Ok(());
     }
+    write_groups(data, "Error or warning", errors_of(data, level).take(most), &mut out)?;
+    write_more(count.saturating_sub(most), "groups of errors and warnings", &mut out)?;
+    match data.other_errors {
+        0 => Ok(()),
+        more => writeln!(out, "and {more} more errors and warnings of other kinds"),
+    }
+}
+
+/// Writes what a program logs below a warning, by shape.
+fn write_messages(data: &Data, mut out: impl Write) -> io::Result<()> {
+    if data.messages.is_empty() {
+        return Ok(());
+    }
+    write_groups(data, "Message", data.messages.iter().take(MOST_ROWS), &mut out)?;
+    write_more(data.messages.len().saturating_sub(MOST_ROWS), "messages", &mut out)?;
+    match data.other_messages {
+        0 => Ok(()),
+        more => writeln!(out, "and {more} more events with other messages"),
+    }
+}
+
+fn write_groups<'a>(
+    data: &Data,
+    title: &str,
+    groups: impl Iterator<Item = &'a Wrong>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let columns = ["", "count", "first", "last", "over time"];
-    let mut table = Table::new("Error or warning", &columns, "where, first trace");
-    for wrong in errors_of(data, level).take(most) {
-        let mut head = format!("{}/{}", OneLine(&wrong.provider), OneLine(&wrong.name));
-        if !wrong.shape.is_empty() {
-            head = format!("{head}: {}", OneLine(&wrong.shape));
-        }
+    let mut table = Table::new(title, &columns, "where, first trace");
+    for wrong in groups {
+        let head = match (&wrong.target, &*wrong.shape) {
+            (Some(target), "") => format!("({})", OneLine(target)),
+            (Some(target), shape) => format!("{} ({})", OneLine(shape), OneLine(target)),
+            (None, "") => format!("{}/{}", OneLine(&wrong.provider), OneLine(&wrong.name)),
+            (None, shape) => {
+                let [provider, name, shape] = [&*wrong.provider, &wrong.name, shape].map(OneLine);
+                format!("{provider}/{name}: {shape}")
+            }
+        };
         let [first, last] = [wrong.first_ns, wrong.last_ns].map(|at| time(data, at as f64));
         let cells = [wrong.what.clone(), wrong.count.to_string(), first, last, over_time(wrong)];
         let place = wrong.place.as_deref().map(|place| format!("{} ", OneLine(place)));
@@ -179,12 +207,7 @@ pub(crate) fn write_errors(
         let last = place.unwrap_or_default() + id.map_or("", |id| id);
         table.row(head, cells.into(), last);
     }
-    table.write(&mut out)?;
-    table.write_more(count.saturating_sub(most), "groups of errors and warnings", &mut out)?;
-    match data.other_errors {
-        0 => Ok(()),
-        more => writeln!(out, "and {more} more errors and warnings of other kinds"),
-    }
+    table.write(out)
 }
 
 /// How many of the errors there were in each sixteenth of the time.
@@ -248,7 +271,7 @@ fn write_instruments(shown: &Shown, out: &mut impl Write) -> io::Result<()> {
     }
     if !values.is_empty() {
         table.write(out)?;
-        table.write_more(values.len().saturating_sub(MOST_ROWS), "counters and gauges", out)?;
+        write_more(values.len().saturating_sub(MOST_ROWS), "counters and gauges", out)?;
     }
     let columns = ["values", "mean", "p50", "p95", "p99"];
     let mut table = Table::new("Histogram (highest of an interval)", &columns, "");
@@ -259,9 +282,9 @@ fn write_instruments(shown: &Shown, out: &mut impl Write) -> io::Result<()> {
     }
     if !histograms.is_empty() {
         table.write(out)?;
-        table.write_more(histograms.len().saturating_sub(MOST_ROWS), "histograms", out)?;
+        write_more(histograms.len().saturating_sub(MOST_ROWS), "histograms", out)?;
     }
-    table.write_more(shown.left_out, "instruments with their tags", out)
+    write_more(shown.left_out, "instruments with their tags", out)
 }
 
 fn label(one: &ShownSeries) -> String {

@@ -1,8 +1,6 @@
 //! [`Lines`]: events while they come, for people who look on.
 
 use std::{
-    borrow::Cow,
-    fmt,
     io::{self, Write},
     time::Duration,
 };
@@ -11,12 +9,12 @@ use nettrace_reader::Event;
 
 use crate::{
     model::{
-        Clock, EndFields, Ids, Key, OneLine, Part, SpanRef, SpanTable, event_name, place,
-        process_id, role_of, span_name,
+        Clock, EndFields, Ids, OneLine, Part, SpanRef, SpanTable, event_name, place, role_of,
+        span_name,
     },
     text::{
-        Detail, EventType, Payload, is_id, write_end, write_key, write_label, write_name,
-        write_said,
+        Detail, EventLook, EventType, Payload, Severity, ShownEvent, Style, is_id, write_end,
+        write_event, write_key_of, write_label, write_said,
     },
 };
 
@@ -34,8 +32,9 @@ pub enum Look {
 /// Writes events in the order of time, each with its time of day (UTC), its level and what it says.
 /// `>` is the start of a span. `<` is its end, with its duration and its outcome.
 ///
-/// The levels are those of other Rust libraries: `CRIT`, `ERROR`, `WARN`, `INFO`, and `DEBUG` for
-/// [`Verbose`](super::level). Texts from the trace stay on their line and have no escapes.
+/// The levels are those of other Rust libraries: see [`Severity`]. An event of `tracing` or `log`
+/// begins with its message, and its target is last. Texts from the trace stay on their line and
+/// have no escapes.
 ///
 /// ```
 /// use nettrace_reader::Reader;
@@ -60,6 +59,7 @@ pub enum Look {
 pub struct Lines {
     look: Look,
     colors: bool,
+    has_places: bool,
     detail: Detail,
     open: SpanTable<Open>,
     lost: u64,
@@ -92,13 +92,20 @@ impl Lines {
     #[must_use]
     pub fn new(look: Look, colors: bool) -> Self {
         let (detail, open) = (Detail::default(), SpanTable::new(MOST_BYTES, 0));
-        Self { look, colors, detail, open, lost: 0 }
+        Self { look, colors, has_places: false, detail, open, lost: 0 }
     }
 
     /// How much of each event is written. [`Detail::Short`] otherwise.
     #[must_use]
     pub fn detail(self, detail: Detail) -> Self {
         Self { detail, ..self }
+    }
+
+    /// Whether each line has the place of its event in the source code. [`Look::Pretty`] always
+    /// says it.
+    #[must_use]
+    pub fn places(self, has_places: bool) -> Self {
+        Self { has_places, ..self }
     }
 
     /// Writes an event.
@@ -138,30 +145,35 @@ impl Lines {
         if self.look == Look::Compact {
             write!(out, "{:width$}", "", width = 2 * depth.min(MOST_INDENT))?;
         }
-        match part {
-            Part::Start(_) => {
-                let grey = self.style(Style::GREY);
-                write!(out, "{grey}>{grey:#} {}", OneLine(&name))?;
-            }
-            Part::Stop(_) | Part::Whole => {
-                let grey = self.style(Style::GREY);
-                write!(out, "{grey}<{grey:#} {}", OneLine(&name))?;
-            }
-            Part::Inside(_) | Part::Outside => write_name(event, None, out)?,
-        }
-        if let Some(key) = &ids.span {
-            self.key(key, event, out)?;
-        }
         let mut said = Vec::new();
-        if let Part::Stop(_) | Part::Whole = part {
-            let since = ended.as_ref().map(|open| open.start);
-            self.end(event, since, clock, out)?;
-            write_end(payload, self.detail, &mut said)?;
+        let labels = labels.iter().filter(|it| !is_id(it));
+        if let Part::Inside(_) | Part::Outside = part {
+            let look = EventLook {
+                detail: self.detail,
+                has_place: self.has_places && self.look == Look::Compact,
+                has_colors: self.colors,
+            };
+            let shown = ShownEvent { event, ty, payload, key: ids.span, place: None };
+            write_event(&shown, labels, look, out)?;
         } else {
-            write_said(ty, payload, self.detail, &mut said)?;
+            let grey = Style::GREY.on(self.colors);
+            let mark = if let Part::Start(_) = part { '>' } else { '<' };
+            write!(out, "{grey}{mark}{grey:#} {}", OneLine(&name))?;
+            if let Some(key) = &ids.span {
+                write!(out, "{grey}")?;
+                write_key_of(key, event, out)?;
+                write!(out, "{grey:#}")?;
+            }
+            if let Part::Start(_) = part {
+                write_said(ty, payload, self.detail, &mut said)?;
+            } else {
+                let since = ended.as_ref().map(|open| open.start);
+                self.end(event, since, clock, out)?;
+                write_end(payload, self.detail, &mut said)?;
+            }
+            labels.into_iter().try_for_each(|it| write_label(it, &mut said))?;
+            out.extend_from_slice(&said);
         }
-        labels.iter().filter(|it| !is_id(it)).try_for_each(|it| write_label(it, &mut said))?;
-        out.extend_from_slice(&said);
         out.push(b'\n');
         if self.look == Look::Pretty {
             let around = match part {
@@ -190,7 +202,7 @@ impl Lines {
         if new == 0 {
             return Ok(());
         }
-        let red = self.style(Style::RED);
+        let red = Style::RED.on(self.colors);
         writeln!(
             out,
             "{red}{new} events were lost here: they came faster than they were taken{red:#}"
@@ -199,32 +211,16 @@ impl Lines {
 
     /// Writes the time and the level.
     fn head(&self, event: &Event<'_>, clock: Clock, out: &mut Vec<u8>) -> io::Result<()> {
-        let grey = self.style(Style::GREY);
+        let grey = Style::GREY.on(self.colors);
         let at = clock.at(event.header.timestamp);
         match (at.time, at.since_start) {
             (Some(time), _) => write!(out, "{grey}{}{grey:#}", &time.to_string()[11..26])?,
             (None, Some(nanos)) => write!(out, "{grey}{:>13.3}ms{grey:#}", nanos as f64 / 1e6)?,
             (None, None) => write!(out, "{:>15}", event.header.timestamp)?,
         }
-        let (style, level) = match event.level() {
-            0 => (Style::DEFAULT, Cow::Borrowed("LOG")),
-            1 => (Style::RED, "CRIT".into()),
-            2 => (Style::RED, "ERROR".into()),
-            3 => (Style::YELLOW, "WARN".into()),
-            4 => (Style::GREEN, "INFO".into()),
-            5 => (Style::BLUE, "DEBUG".into()),
-            other => (Style::PURPLE, other.to_string().into()),
-        };
-        let style = self.style(style);
-        write!(out, " {style}{level:>5}{style:#} ")
-    }
-
-    fn key(&self, key: &Key, event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-        let process = process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0);
-        let grey = self.style(Style::GREY);
-        write!(out, "{grey}")?;
-        write_key(key, process, out)?;
-        write!(out, "{grey:#}")
+        let severity = Severity::of(event);
+        let style = severity.style().on(self.colors);
+        write!(out, " {style}{:>5}{style:#} ", severity.name())
     }
 
     /// Writes the duration and the outcome of a span that began at `since`.
@@ -248,7 +244,7 @@ impl Lines {
         }
         if let Some(outcome) = outcome {
             let style = if outcome == "ok" { Style::GREEN } else { Style::RED };
-            let style = self.style(style);
+            let style = style.on(self.colors);
             write!(out, " {style}{}{style:#}", OneLine(outcome))?;
         }
         Ok(())
@@ -261,7 +257,7 @@ impl Lines {
         mut span: Option<SpanRef>,
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let grey = self.style(Style::GREY);
+        let grey = Style::GREY.on(self.colors);
         if let Some(place) = place(event.metadata()) {
             writeln!(out, "    {grey}at{grey:#} {}", OneLine(place))?;
         }
@@ -273,82 +269,5 @@ impl Lines {
         }
         out.push(b'\n');
         Ok(())
-    }
-
-    fn style(&self, style: Style) -> Style {
-        if self.colors { style } else { Style::DEFAULT }
-    }
-}
-
-/// A color of a terminal. `{}` begins it, `{:#}` ends it.
-///
-/// These are of the colors from 16 on, which are the same in every theme. The first 16 are up to
-/// the theme: xterm's yellow cannot be read on white, nor its blue on black.
-#[derive(Clone, Copy, Debug)]
-struct Style(u8);
-
-impl Style {
-    const DEFAULT: Self = Self(0);
-    const GREY: Self = Self(244);
-    const RED: Self = Self(196);
-    const GREEN: Self = Self(28);
-    const YELLOW: Self = Self(136);
-    const BLUE: Self = Self(32);
-    const PURPLE: Self = Self(133);
-}
-
-impl fmt::Display for Style {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0 => Ok(()),
-            _ if f.alternate() => f.write_str("\x1b[0m"),
-            color => write!(f, "\x1b[38;5;{color}m"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Style;
-
-    /// The luminance of a color, as WCAG 2 defines it.
-    fn luminance(rgb: [u8; 3]) -> f64 {
-        let linear = rgb.map(|it| match f64::from(it) / 255.0 {
-            dark if dark <= 0.04045 => dark / 12.92,
-            bright => ((bright + 0.055) / 1.055).powf(2.4),
-        });
-        0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    }
-
-    /// A color of the fixed part of xterm's palette.
-    fn rgb(color: u8) -> [u8; 3] {
-        match color {
-            232.. => [8 + 10 * (color - 232); 3],
-            16.. => {
-                [36, 6, 1].map(|it| [0, 95, 135, 175, 215, 255][usize::from((color - 16) / it % 6)])
-            }
-            _ => panic!("{color} is another color in each theme"),
-        }
-    }
-
-    #[test]
-    fn colors_can_be_read() {
-        let backgrounds = [
-            ("white", [0xFF; 3]),
-            ("black", [0; 3]),
-            ("VS Code, dark", [0x1E; 3]),
-            ("Solarized, light", [0xFD, 0xF6, 0xE3]),
-            ("Solarized, dark", [0, 0x2B, 0x36]),
-            ("Dracula", [0x28, 0x2A, 0x36]),
-        ];
-        let styles =
-            [Style::GREY, Style::RED, Style::GREEN, Style::YELLOW, Style::BLUE, Style::PURPLE];
-        for style in styles {
-            for (name, background) in backgrounds {
-                let [one, other] = [rgb(style.0), background].map(|it| luminance(it) + 0.05);
-                let contrast = one.max(other) / one.min(other);
-                assert!(contrast >= 3.0, "{style:?} on {name}: {contrast:.2}");
-            }
-        }
     }
 }

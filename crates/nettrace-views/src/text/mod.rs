@@ -4,6 +4,7 @@
 mod color;
 mod event_type;
 mod json;
+mod level;
 mod lines;
 mod message;
 mod names;
@@ -11,17 +12,20 @@ mod payload;
 mod values;
 mod write;
 
+pub(crate) use self::write::short_target;
+use self::write::write_key_of;
 pub use self::{
-    color::wants_colors,
+    color::{Style, wants_colors},
     event_type::EventType,
     json::{JsonFields, JsonLabels, JsonValue, plain_text},
+    level::{Severity, VERBOSE, is_trace_level, level},
     lines::{Lines, Look},
     message::{Message, Template},
     names::{Names, all_differ},
     payload::Payload,
     values::{LabelValue, PlainFloat, PlainValue, is_id, not_finite, quoted},
     write::{
-        Detail, level, write_end, write_fields, write_key, write_label, write_name, write_said,
-        write_what,
+        Detail, EventLook, ShownEvent, write_end, write_event, write_fields, write_key,
+        write_label, write_name, write_said, write_what,
     },
 };

@@ -9,8 +9,11 @@ use std::{
 use nettrace_reader::{Event, Label, Value};
 
 use crate::{
-    model::{Key, Meant, OneLine, Plain, event_name, is_given_up, label_name},
-    text::{EventType, LabelValue, Message, Payload, message::CUT, quoted},
+    model::{
+        Key, Meant, OneLine, Plain, event_name, is_given_up, label_name, place, process_id,
+        target_as_name,
+    },
+    text::{EventType, LabelValue, Message, Payload, Style, message::CUT, quoted},
 };
 
 /// How much is written of an event's message and fields.
@@ -59,6 +62,94 @@ impl Detail {
     }
 }
 
+/// How the line of an event looks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EventLook {
+    /// How much of the event is written.
+    pub detail: Detail,
+    /// Whether its place in the source code is.
+    pub has_place: bool,
+    /// Whether there are colors.
+    pub has_colors: bool,
+}
+
+/// What the line of an event is made of.
+#[derive(Debug)]
+pub struct ShownEvent<'a> {
+    /// The event.
+    pub event: &'a Event<'a>,
+    /// Its type.
+    pub ty: &'a EventType,
+    /// Its fields.
+    pub payload: &'a Payload<'a>,
+    /// The span that it belongs to, if that is to be said.
+    pub key: Option<Key>,
+    /// The place of its type, if another type has the same name.
+    pub place: Option<&'a str>,
+}
+
+/// Writes what an event is called and says, with these labels.
+///
+/// An event of `tracing` or `log` that has no name begins with its message. Its target comes last,
+/// and is shortened: `hickory_server::…::catalog`.
+///
+/// # Errors
+/// None: the result is in memory.
+pub fn write_event<'a>(
+    shown: &ShownEvent<'_>,
+    labels: impl IntoIterator<Item = &'a Label>,
+    look: EventLook,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let ShownEvent { event, ty, payload, key, place: of_namesake } = shown;
+    let grey = Style::GREY.on(look.has_colors);
+    let key = |out: &mut Vec<u8>| match key {
+        Some(key) => {
+            write!(out, "{grey}")?;
+            write_key_of(key, event, out)?;
+            write!(out, "{grey:#}")
+        }
+        None => Ok(()),
+    };
+    let whole = if look.has_place { place(event.metadata()) } else { None };
+    let Some(target) = target_as_name(event.metadata()) else {
+        write_name(event, whole.as_deref().or(*of_namesake), out)?;
+        key(out)?;
+        write_said(ty, payload, look.detail, out)?;
+        return labels.into_iter().try_for_each(|label| write_label(label, out));
+    };
+    let start = out.len();
+    write_said(ty, payload, look.detail, out)?;
+    labels.into_iter().try_for_each(|label| write_label(label, out))?;
+    // What would part it from a name.
+    let parting = out[start..].iter().take(2).take_while(|byte| b": ".contains(byte)).count();
+    out.drain(start..start + parting);
+    let blank = if out.len() > start { " " } else { "" };
+    match whole {
+        None => write!(out, "{blank}{grey}({}){grey:#}", OneLine(short_target(target)))?,
+        Some(place) if place.starts_with(target) => {
+            write!(out, "{blank}{grey}({}){grey:#}", OneLine(place))?;
+        }
+        Some(place) => {
+            write!(out, "{blank}{grey}({}; {}){grey:#}", OneLine(target), OneLine(place))?;
+        }
+    }
+    key(out)
+}
+
+/// A path of modules that is not long, or else its first and its last part.
+pub(crate) fn short_target(target: &str) -> Cow<'_, str> {
+    const LONG: usize = 32;
+
+    let parts = target.split_once("::").zip(target.rsplit_once("::"));
+    match parts {
+        Some(((first, rest), (_, last))) if target.len() > LONG && rest != last => {
+            Cow::Owned(format!("{first}::…::{last}"))
+        }
+        _ => Cow::Borrowed(target),
+    }
+}
+
 /// Writes the provider and the name of an event, the given place of its type, its message and its
 /// fields.
 ///
@@ -103,6 +194,11 @@ pub fn write_key(key: &Key, process: u32, out: &mut Vec<u8>) -> io::Result<()> {
             None => write!(out, " [{id}]"),
         },
     }
+}
+
+/// As [`write_key`], for a span of the process of an event.
+pub(super) fn write_key_of(key: &Key, event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    write_key(key, process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0), out)
 }
 
 /// Writes the message of an event, and the fields that the message does not show.
@@ -208,18 +304,6 @@ pub fn write_label(label: &Label, out: &mut Vec<u8>) -> io::Result<()> {
     write!(out, " {{{}={}}}", OneLine(label_name(label)), OneLine(LabelValue(label)))
 }
 
-/// The names of levels 0 to 5.
-const LEVELS: [&str; 6] = ["LogAlways", "Critical", "Error", "Warning", "Informational", "Verbose"];
-
-/// The name of a level, or its number if it has no name.
-#[must_use]
-pub fn level(level: u8) -> Cow<'static, str> {
-    match LEVELS.get(usize::from(level)) {
-        Some(name) => Cow::Borrowed(name),
-        None => Cow::Owned(level.to_string()),
-    }
-}
-
 /// The names of opcodes 1 to 9 in .NET.
 const OPCODES: [&str; 9] = [
     "Start",
@@ -258,7 +342,7 @@ fn ends_with(name: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Detail, MOST_TEXT, Opcode, level};
+    use super::{Detail, MOST_TEXT, Opcode, short_target};
 
     #[test]
     fn long_texts_are_cut_between_characters() {
@@ -278,8 +362,27 @@ mod tests {
     }
 
     #[test]
-    fn levels_and_opcodes() {
-        assert_eq!((&*level(2), &*level(17)), ("Error", "17"));
+    fn targets_are_shortened() {
+        for (target, shown) in [
+            ("shop", "shop"),
+            ("shop::orders::cart", "shop::orders::cart"),
+            ("hickory_server::server::server_future", "hickory_server::…::server_future"),
+            (
+                "a_crate_with_a_long_name::and_one_module",
+                "a_crate_with_a_long_name::and_one_module",
+            ),
+            (
+                "no path, but a text of more than 32 letters",
+                "no path, but a text of more than 32 letters",
+            ),
+            ("::::::::::::::::::::::::::::::::::::", "::…::"),
+        ] {
+            assert_eq!(short_target(target), shown);
+        }
+    }
+
+    #[test]
+    fn opcodes() {
         let shown = |name, opcode| Opcode { opcode, name }.to_string();
         assert_eq!(shown("Work", 0), "");
         assert_eq!(shown("Work", 1), "/Start");
