@@ -1,5 +1,6 @@
 //! The path of an event from the caller to its thread's buffer.
 
+mod begin;
 #[cfg(feature = "testing")]
 mod captured;
 mod general;
@@ -19,7 +20,8 @@ use nettrace_event::{Accompany, AnyEvent, EventType, Recorder, registry::Registe
 use nettrace_span::{backend::SpanRecorder, frames};
 
 use self::{
-    general::{Outcome, attempt, emit_somewhere},
+    begin::{Outcome, see_listener},
+    general::{attempt, emit_somewhere},
     in_place::place_now,
     labels::relabel,
     origin::NO_ORIGIN,
@@ -35,7 +37,7 @@ use crate::{
         local, locks, refused_types,
         sessions::{self, handler_events},
     },
-    sync::{AtomicBool, Ordering, fence},
+    sync::{AtomicBool, Ordering},
 };
 
 pub(crate) use self::general::{emit_to, lose_untyped};
@@ -108,14 +110,6 @@ fn record(event: &dyn AnyEvent, ty: &'static EventType) {
     if place_now(buffer, event, ty).is_none() {
         record_or_move_on(buffer, event, ty);
     }
-}
-
-/// Comes between the load of a type's word and the loads of what was stored before a listener's bit
-/// was set: what registration has found out about the type, the session. Pairs with the release in
-/// `registry::listen`. On AArch64 it is an instruction, which waits for all loads before it.
-#[inline]
-pub(crate) fn see_listener() {
-    fence(Ordering::Acquire);
 }
 
 /// Whether the event is in a tree that sampling left out, and is left out with it. It is counted

@@ -8,35 +8,20 @@ use nettrace_span::frames;
 #[cfg(feature = "user_events")]
 use super::tracepoint;
 use super::{
+    begin::{Outcome, begin, counter_at, now, see_listener},
     in_place::{place, unwound},
     labels::relabel,
     origin::{NO_ORIGIN, Origin},
     sampled_out::leave_out_untyped,
-    see_listener,
     slow::{lose, record_slowly},
 };
-use crate::{
-    protocol::{
-        barrier, clock,
-        record::{MODE_FENCE, MODE_MONOTONIC, Record},
-    },
-    shared::{
-        buffer::ThreadBuffer,
-        local::{self, Attached},
-        locks, sessions,
-    },
+use crate::shared::{
+    buffer::ThreadBuffer,
+    local::{self, Attached},
+    locks, sessions,
 };
 
 const SESSION_MASK: u32 = (1 << SESSION_BITS) - 1;
-
-/// How an attempt to record an event ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// The event is recorded or counted.
-    Done,
-    /// The session is over, and the event is not counted.
-    Closed,
-}
 
 /// Records an event in the general case: several sessions, a thread's first event, a given origin.
 #[cold]
@@ -150,7 +135,7 @@ fn lose_in(slot: u32) {
 /// Gets a buffer for the session in a slot. Also returns whether the event has waited for one,
 /// which it does if the session blocks.
 fn attach(slot: u32) -> (Attached, bool) {
-    let mut attached = local::attach(slot, true);
+    let mut attached = local::attach(slot, sessions::session, true);
     let mut has_waited = false;
     while let Attached::Full(session) = attached {
         has_waited = true;
@@ -184,7 +169,7 @@ impl Drop for Remaining {
             };
             let attached = match local::buffer(slot) {
                 Some(_) => Attached::ForGood,
-                None => local::attach(slot, false),
+                None => local::attach(slot, sessions::session, false),
             };
             match attached {
                 Attached::Once(buffer) => count(buffer.buffer()),
@@ -228,31 +213,4 @@ pub(super) fn attempt(
         }
     }
     record_slowly(buffer, event, ty, origin)
-}
-
-/// Announces an event, and executes a fence if the record's mode asks for one.
-pub(super) fn begin(record: &Record) -> bool {
-    let begun = record.begin();
-    if begun && record.mode() & MODE_FENCE != 0 {
-        full_fence();
-    }
-    begun
-}
-
-/// The fence of an owner that executes its own. It also keeps the clock from being read early. (On
-/// AArch64 the clock may be read early in spite of it. There the floor bounds the time: see
-/// [`record`](crate::protocol::record).)
-pub(super) fn full_fence() {
-    barrier::full();
-    clock::ordered();
-}
-
-pub(super) fn now(mode: u32) -> u64 {
-    if mode & MODE_MONOTONIC != 0 { clock::monotonic() } else { clock::counter() }
-}
-
-/// The counter at an event with the time `now`, for [`encode`](super::in_place::encode): 0 if that
-/// time is of another clock.
-pub(super) fn counter_at(record: &Record, now: u64) -> u64 {
-    if record.mode() & MODE_MONOTONIC != 0 { 0 } else { now }
 }

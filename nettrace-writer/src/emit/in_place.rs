@@ -4,9 +4,9 @@ use std::mem;
 
 use nettrace_event::{AnyEvent, EventType, PAYLOADS_VARY, payload::Encoded};
 
-use super::see_listener;
+use super::begin::see_listener;
 use crate::{
-    protocol::{clock, memory::Room, record::Reason, row},
+    protocol::{clock, record::Reason, room::Room, row},
     shared::buffer::ThreadBuffer,
 };
 

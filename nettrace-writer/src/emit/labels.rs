@@ -5,8 +5,8 @@ use nettrace_span::frames::{self, IdBytes, Ids, InForce};
 
 use crate::{
     protocol::{
-        memory::Room,
         record::Record,
+        room::Room,
         row::{ESCAPE_HEAD, Escape},
     },
     shared::buffer::ThreadBuffer,

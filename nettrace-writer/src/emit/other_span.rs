@@ -5,7 +5,7 @@ use std::num::NonZero;
 use nettrace_event::{AnyEvent, EventType};
 use nettrace_span::frames::{Ids, SAMPLED_OUT};
 
-use super::{in_place::place_now, labels::write_ids, see_listener};
+use super::{begin::see_listener, in_place::place_now, labels::write_ids};
 use crate::shared::local;
 
 /// Records an event in a span, which `version` names, as if that were in force, and no labels.

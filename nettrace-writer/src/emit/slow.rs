@@ -7,15 +7,15 @@ use nettrace_event::{
 use nettrace_span::frames::{self, InForce};
 
 use super::{
-    general::{Outcome, begin, counter_at, full_fence, now},
+    begin::{Outcome, begin, counter_at, full_fence, now},
     in_place::encode,
     labels,
     origin::Origin,
 };
 use crate::{
     protocol::{
-        memory::Room,
         record::{Reason, Record},
+        room::Room,
         row::{self, Escape},
     },
     shared::{buffer::ThreadBuffer, local, locks, on_full::OnFull},

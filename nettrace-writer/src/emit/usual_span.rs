@@ -11,9 +11,10 @@ use nettrace_span::{
 };
 
 use super::{
+    begin::see_listener,
     in_place::{place_now, place_now_with},
     labels::write_ids,
-    record, record_or_move_on, see_listener,
+    record, record_or_move_on,
 };
 use crate::shared::local;
 

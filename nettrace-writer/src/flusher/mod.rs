@@ -43,9 +43,9 @@ use crate::{
     flusher::{
         notice::Notices,
         output::Output,
-        recovery::{Leaving, Trouble},
+        recovery::Trouble,
         round::StreamState,
-        source::{Collected, Source},
+        source::{Collected, Leaving, Source},
         timeline::Timeline,
         trace::{Trace, TraceThread},
     },

@@ -21,14 +21,9 @@
 use std::mem;
 
 use crate::{
-    flusher::{
-        Flusher,
-        round::StreamState,
-        segment::Segment,
-        trace::{Trace, TraceThread},
-    },
+    flusher::{Flusher, round::StreamState, segment::Segment, source::Leaving, trace::Trace},
     protocol::clock::Stopwatch,
-    shared::{buffer::BufferRef, error::Error, persistent::UnattributedCounter},
+    shared::{error::Error, persistent::UnattributedCounter},
     sink::failure::{Failure, is_final},
     sync::Ordering,
 };
@@ -41,14 +36,6 @@ pub(super) struct Trouble {
     failed: Stopwatch,
     /// Whether nothing is written now: until a flush interval has passed since then.
     waits: bool,
-}
-
-/// A thread that ended and whose removal has not reached the sink yet.
-#[derive(Debug)]
-pub(super) struct Leaving {
-    pub(super) trace: TraceThread,
-    /// A recorder file has the thread's counts until the sink has them.
-    pub(super) buffer: BufferRef,
 }
 
 impl Flusher {

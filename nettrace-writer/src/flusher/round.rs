@@ -36,9 +36,8 @@ use nettrace_format::{FormatError, LeftOut};
 use crate::{
     flusher::{
         Flusher, output,
-        recovery::Leaving,
         segment::Segment,
-        source::Source,
+        source::{Leaving, Source},
         trace::{self, Named, Told, Trace, TraceThread},
     },
     protocol::clock::Stopwatch,

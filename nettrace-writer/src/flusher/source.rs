@@ -74,6 +74,14 @@ pub(super) enum Collected {
     MovedOn,
 }
 
+/// A thread that ended and whose removal has not reached the sink yet.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    pub(super) trace: TraceThread,
+    /// A recorder file has the thread's counts until the sink has them.
+    pub(super) buffer: BufferRef,
+}
+
 impl Source {
     /// A thread that joined after the round whose `T` is `since`.
     pub(super) fn new(buffer: BufferRef, trace: TraceThread, since: u64) -> Self {

@@ -15,9 +15,9 @@ use crate::{
     protocol::{
         barrier::{self, Barrier},
         idle::Idle,
-        memory::Room,
         pool::{Layout, Pool},
         record::{Floor, MODE_FENCE, Reason, Record},
+        room::Room,
         row::HEAD_ROOM,
     },
     sync::{AtomicU64, Ordering, thread},

@@ -5,10 +5,12 @@
 //! [`record`] has the proof that no event is missed or torn.
 
 pub(crate) mod barrier;
+pub(crate) mod chunk_header;
 #[cfg(not(nettrace_loom))]
 pub(crate) mod clock;
 pub(crate) mod idle;
 pub(crate) mod memory;
 pub(crate) mod pool;
 pub(crate) mod record;
+pub(crate) mod room;
 pub(crate) mod row;

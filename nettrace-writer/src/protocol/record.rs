@@ -183,7 +183,7 @@ pub(crate) use self::{
 use std::mem::offset_of;
 
 use crate::{
-    protocol::{pool::NONE, row},
+    protocol::{chunk_header::NONE, row},
     sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize},
 };
 
@@ -310,7 +310,7 @@ pub(crate) struct Record {
     /// The version of the thread's labels that was written last.
     labels: AtomicU64,
     /// In a recorder file, the last chunk before the current one that is not empty: as
-    /// [`ChunkHeader::before`](crate::protocol::pool::ChunkHeader::before).
+    /// [`ChunkHeader::before`](crate::protocol::chunk_header::ChunkHeader::before).
     before: AtomicU64,
     /// In a recorder file: how many chunks the record has had.
     serial: AtomicU32,

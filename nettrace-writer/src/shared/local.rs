@@ -41,7 +41,6 @@ use crate::{
         NoBuffer, Shared,
         buffer::{BufferRef, ThreadBuffer},
         locks::{self, holding_locks},
-        sessions,
         slot_counters::UNPLACED,
     },
     sync::{Ordering, compiler_fence},
@@ -230,16 +229,20 @@ pub(crate) fn may_wait() -> bool {
     !IS_FLUSHER.get() && !locks::are_held()
 }
 
-/// Gives the thread a buffer for the session in a slot. `can_wait` says whether the event can wait
-/// for room.
+/// Gives the thread a buffer for the session in a slot, which `session_in` finds. `can_wait` says
+/// whether the event can wait for room.
 #[cold]
-pub(crate) fn attach(slot: u32, can_wait: bool) -> Attached {
+pub(crate) fn attach(
+    slot: u32,
+    session_in: fn(u32) -> Option<Arc<Shared>>,
+    can_wait: bool,
+) -> Attached {
     let can_wait = can_wait && may_wait();
     let attached = holding_locks(|| {
         if buffer(slot).is_some() {
             return Attached::ForGood; // a signal handler attached it a moment ago
         }
-        let Some(session) = sessions::session(slot) else { return Attached::No };
+        let Some(session) = session_in(slot) else { return Attached::No };
         match session.attach(&ThreadRef::current(), can_wait) {
             Ok(buffer) => keep(slot, buffer),
             Err(NoBuffer::Closed | NoBuffer::Dropped) => Attached::No,

@@ -15,7 +15,7 @@ use std::{io, mem::ManuallyDrop, os::fd::RawFd, ptr, ptr::NonNull};
 
 use super::{Memory, Table, system};
 use crate::{
-    protocol::pool::ChunkHeader,
+    protocol::chunk_header::ChunkHeader,
     sync::{AtomicU32, AtomicU64, AtomicUsize},
 };
 

@@ -4,7 +4,8 @@
 use crate::{
     mutant,
     protocol::{
-        pool::{NONE, Pool},
+        chunk_header::NONE,
+        pool::Pool,
         record::{Drops, MODE_FENCE, Record, SEIZED},
     },
     sync::Ordering,

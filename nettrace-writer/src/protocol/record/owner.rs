@@ -17,7 +17,8 @@ use nettrace_event::EventType;
 use crate::{
     protocol::{
         barrier,
-        pool::{ChunkHeader, NONE, Pool},
+        chunk_header::{ChunkHeader, NONE},
+        pool::Pool,
         record::{ATTENTION, Floor, LABELS_AGAIN, MODE_FENCE, Record, SEIZED, limit_of},
     },
     sync::{LoadOwn as _, Ordering, compiler_fence, fence},

@@ -12,8 +12,9 @@ use super::{Recovered, UnattributedCounter, owner, shared_file::SharedFile};
 use crate::{
     process::thread::ThreadRef,
     protocol::{
+        chunk_header::ChunkHeader,
         memory::{Memory, Table, mapping::Mapping},
-        pool::{ChunkHeader, Layout, Pool},
+        pool::{Layout, Pool},
         record::Record,
     },
     shared::buffer::ThreadBuffer,
