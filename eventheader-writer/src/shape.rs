@@ -2,7 +2,9 @@
 //!
 #![doc = include_str!("../docs/shapes.md")]
 
-use nettrace_event::{ArrayLayout, FieldFormat, FieldSchema, FieldType, StrEncoding, check};
+use nettrace_event::{
+    ArrayLayout, FieldFormat, FieldSchema, FieldType, Storage, StrEncoding, check,
+};
 
 use crate::layout::{encoding, format};
 
@@ -31,27 +33,8 @@ pub(crate) const SOCKET_ADDRESS: &[FieldSchema] = &[
 pub(crate) const fn of(ty: &'static FieldType, wanted: FieldFormat) -> Shape {
     use {FieldFormat as F, FieldType as T, encoding::*, format::*};
     match *ty {
-        T::Bool | T::Bool8 => scalar(VALUE8, BOOLEAN, 1),
-        T::U8 => scalar(VALUE8, integer(wanted, UNSIGNED), 1),
-        T::U16 => scalar(VALUE16, integer(wanted, UNSIGNED), 2),
-        T::U32 => scalar(VALUE32, integer(wanted, UNSIGNED), 4),
-        T::U64 | T::VarUInt => scalar(VALUE64, integer(wanted, UNSIGNED), 8),
         T::DurationNanos => scalar(VALUE64, UNSIGNED, 8),
-        T::I8 => scalar(VALUE8, integer(wanted, SIGNED), 1),
-        T::I16 => scalar(VALUE16, integer(wanted, SIGNED), 2),
-        T::I32 => scalar(VALUE32, integer(wanted, SIGNED), 4),
-        T::I64 | T::VarInt | T::UnixNanos => scalar(VALUE64, integer(wanted, SIGNED), 8),
-        T::DateTime => scalar(VALUE64, TIME, 8),
-        T::U128 | T::I128 => scalar(VALUE128, HEX_BYTES, 16),
-        T::F32 => scalar(VALUE32, FLOAT, 4),
-        T::F64 => scalar(VALUE64, FLOAT, 8),
         T::Char => scalar(VALUE32, UTF, 4),
-        T::Utf16Unit => scalar(VALUE16, UTF, 2),
-        T::Guid => scalar(VALUE128, UUID, 16),
-        T::Str(StrEncoding::Utf16Nul) => {
-            Shape::Delimited { encoding: Z_STRING_CHAR16, format: text(wanted) }
-        }
-        T::Str(_) => Shape::Delimited { encoding: STRING_LENGTH16_CHAR8, format: text(wanted) },
         T::IpAddr => Shape::Delimited { encoding: BINARY_LENGTH16_CHAR8, format: IP_ADDRESS },
         T::SocketAddr => Shape::Struct(SOCKET_ADDRESS),
         T::Array(T::U8, ArrayLayout::Fixed(4)) if matches!(wanted, F::IpAddress) => {
@@ -67,12 +50,40 @@ pub(crate) const fn of(ty: &'static FieldType, wanted: FieldFormat) -> Shape {
         T::Array(element, ArrayLayout::Fixed(_)) if is_struct(element, wanted) => {
             Shape::Array(element, ArrayLayout::Counted)
         }
-        T::Array(element, layout) => Shape::Array(element, layout),
-        T::Object(fields) => Shape::Struct(fields),
         T::Option(inner) => match nullable(inner, wanted) {
             Some(shape) => shape,
             None => Shape::Option(inner),
         },
+        _ => stored(ty.storage(), wanted),
+    }
+}
+
+/// The form of a value that is stored as in NetTrace.
+const fn stored(storage: Storage, wanted: FieldFormat) -> Shape {
+    use {Storage as S, encoding::*, format::*};
+    match storage {
+        S::Bool | S::Bool8 => scalar(VALUE8, BOOLEAN, 1),
+        S::U8 => scalar(VALUE8, integer(wanted, UNSIGNED), 1),
+        S::U16 => scalar(VALUE16, integer(wanted, UNSIGNED), 2),
+        S::U32 => scalar(VALUE32, integer(wanted, UNSIGNED), 4),
+        S::U64 | S::VarUInt => scalar(VALUE64, integer(wanted, UNSIGNED), 8),
+        S::I8 => scalar(VALUE8, integer(wanted, SIGNED), 1),
+        S::I16 => scalar(VALUE16, integer(wanted, SIGNED), 2),
+        S::I32 => scalar(VALUE32, integer(wanted, SIGNED), 4),
+        S::I64 | S::VarInt => scalar(VALUE64, integer(wanted, SIGNED), 8),
+        S::DateTime => scalar(VALUE64, TIME, 8),
+        S::U128 | S::I128 => scalar(VALUE128, HEX_BYTES, 16),
+        S::F32 => scalar(VALUE32, FLOAT, 4),
+        S::F64 => scalar(VALUE64, FLOAT, 8),
+        S::Utf16Unit => scalar(VALUE16, UTF, 2),
+        S::Guid => scalar(VALUE128, UUID, 16),
+        S::Text(StrEncoding::Utf16Nul) => {
+            Shape::Delimited { encoding: Z_STRING_CHAR16, format: text(wanted) }
+        }
+        S::Text(_) => Shape::Delimited { encoding: STRING_LENGTH16_CHAR8, format: text(wanted) },
+        S::Array(element, layout) => Shape::Array(element, layout),
+        S::Option(inner) => Shape::Option(inner),
+        S::Object(fields) => Shape::Struct(fields),
     }
 }
 

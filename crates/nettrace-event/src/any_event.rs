@@ -4,7 +4,7 @@
 //! for each row. So a type of event brings its encoding to the program, and nothing else.
 
 #[cfg(feature = "any_encoder")]
-use crate::any_encoder::AnyEncoder;
+use crate::encode::AnyEncoder;
 use crate::{
     event::TraceEvent,
     payload::{Encoded, NetTraceEncoder, SliceBuffer},

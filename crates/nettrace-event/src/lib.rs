@@ -94,8 +94,6 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
-#[cfg(feature = "any_encoder")]
-mod any_encoder;
 mod any_event;
 pub mod calendar;
 pub mod check;
@@ -130,7 +128,7 @@ pub mod trace_context;
 pub use nettrace_macros::{LibraryEvent as TraceEvent, LibraryField as TraceField};
 
 #[cfg(feature = "any_encoder")]
-pub use crate::any_encoder::AnyEncoder;
+pub use crate::encode::AnyEncoder;
 #[cfg(feature = "alloc")]
 pub use crate::field::Cut;
 pub use crate::{

@@ -407,6 +407,46 @@ impl FieldType {
         }
     }
 
+    /// The name that a schema in text has for it. Those of types with others inside are made of
+    /// their parts.
+    #[cfg(feature = "schema_lock")]
+    pub(crate) const fn name(&self) -> &'static str {
+        match *self {
+            Self::Bool => "bool",
+            Self::Bool8 => "bool8",
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+            Self::U128 => "u128",
+            Self::I8 => "i8",
+            Self::I16 => "i16",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::I128 => "i128",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::VarUInt => "var_uint",
+            Self::VarInt => "var_int",
+            Self::Char => "char",
+            Self::Utf16Unit => "utf16_unit",
+            Self::Str(StrEncoding::Utf16) => "text",
+            Self::Str(StrEncoding::Utf16Nul) => "utf16_nul text",
+            Self::Str(StrEncoding::Utf8) => "utf8 text",
+            Self::Str(StrEncoding::Utf16RelLoc) => "utf16_rel_loc text",
+            Self::Str(StrEncoding::Utf16DataLoc) => "utf16_data_loc text",
+            Self::Str(StrEncoding::Utf8RelLoc) => "utf8_rel_loc text",
+            Self::Str(StrEncoding::Utf8DataLoc) => "utf8_data_loc text",
+            Self::Guid => "guid",
+            Self::UnixNanos => "unix_nanos",
+            Self::DateTime => "date_time",
+            Self::DurationNanos => "duration_nanos",
+            Self::IpAddr => "ip_addr",
+            Self::SocketAddr => "socket_addr",
+            Self::Array(..) | Self::Object(_) | Self::Option(_) => "",
+        }
+    }
+
     /// The size in bytes of every value in NetTrace; `None` if it varies.
     ///
     /// ```

@@ -9,7 +9,7 @@ use ::metrics::{
 use crate::{
     metrics::{
         instruments::{Counter, Gauge, Histogram, Meter},
-        state::{BoundValue, Description, InstrumentKind, MeterInfo, lock, state},
+        state::{BoundValue, Description, MeterInfo, kinds::InstrumentKind, lock, state},
     },
     sync::thread::LocalKey,
 };

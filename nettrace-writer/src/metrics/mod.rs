@@ -81,9 +81,7 @@ cfg_if::cfg_if! {
         pub use self::facade::MetricsRecorder;
         pub use self::{
             allocator::CountingAllocator,
-            instruments::{
-                Counter, Gauge, Histogram, InstrumentBuilder, Meter, MeterBuilder, UpDownCounter,
-            },
+            instruments::*,
             number::Number,
             ready::observe_process,
             reporter::{Reporter, Reporting, attach},

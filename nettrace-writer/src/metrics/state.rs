@@ -6,6 +6,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod events;
+pub(crate) mod kinds;
 pub(crate) mod observable;
 pub(crate) mod process;
 mod read;
@@ -20,8 +21,11 @@ use crate::{
     metrics::{
         cells::{self, CELLS, NO_CELL},
         event_counters::MeterEventTypes,
-        histogram::Buckets,
-        state::{observable::Observer, report::Report},
+        state::{
+            kinds::{InstrumentKind, StoredValue},
+            observable::Observer,
+            report::Report,
+        },
     },
     sync::{AtomicU64, Condvar, Mutex, Ordering},
 };
@@ -30,33 +34,6 @@ use crate::{
 pub(crate) const MAX_SERIES: usize = 2_000;
 /// The tags of the series that all further ones share.
 const OVERFLOW: &str = "overflow=true";
-
-/// The kind of value that an instrument counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum InstrumentKind {
-    Counter,
-    UpDownCounter,
-    Gauge,
-    Histogram,
-    ObservableCounter,
-    ObservableUpDownCounter,
-    ObservableGauge,
-}
-
-impl InstrumentKind {
-    /// The name of .NET's type.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Counter => "Counter`1",
-            Self::UpDownCounter => "UpDownCounter`1",
-            Self::Gauge => "Gauge`1",
-            Self::Histogram => "Histogram`1",
-            Self::ObservableCounter => "ObservableCounter`1",
-            Self::ObservableUpDownCounter => "ObservableUpDownCounter`1",
-            Self::ObservableGauge => "ObservableGauge`1",
-        }
-    }
-}
 
 /// The description of a meter.
 #[derive(Debug)]
@@ -102,46 +79,6 @@ pub(crate) struct Description {
 pub(crate) struct Series {
     pub(crate) tags: Arc<str>,
     pub(crate) value: StoredValue,
-}
-
-/// The storage of a value.
-#[derive(Debug)]
-pub(crate) enum StoredValue {
-    /// A sum over threads, less what it was at first. The cell is [`NO_CELL`] if there was none
-    /// left. Then `shared` has the sum.
-    Sum { cell: u32, base: u64, shared: AtomicU64 },
-    /// The bits of an `f64`: the last value. [`NO_VALUE`]: there was none.
-    Last(AtomicU64),
-    /// Buckets, and the bits of the sum of all values.
-    Distribution { buckets: Box<Buckets>, sum: AtomicU64 },
-}
-
-/// Bits that no value has: a NaN that no computation makes.
-pub(crate) const NO_VALUE: u64 = u64::MAX;
-
-impl StoredValue {
-    fn new(kind: InstrumentKind, cells: &mut CellAllocation) -> Self {
-        let shared = AtomicU64::new(0);
-        match kind {
-            InstrumentKind::Counter | InstrumentKind::UpDownCounter => {
-                let cell = cells.take();
-                Self::Sum { cell, base: cells::sum(cell), shared }
-            }
-            InstrumentKind::Histogram => {
-                Self::Distribution { buckets: Box::default(), sum: shared }
-            }
-            // That of an observable instrument is not used.
-            _ => Self::Last(AtomicU64::new(NO_VALUE)),
-        }
-    }
-
-    /// The cell that an increment adds to, if it has one.
-    pub(crate) fn cell(&self) -> u32 {
-        match self {
-            Self::Sum { cell, .. } => *cell,
-            Self::Last(_) | Self::Distribution { .. } => NO_CELL,
-        }
-    }
 }
 
 /// The cells in use.
@@ -250,7 +187,7 @@ impl MetricsState {
             return Arc::clone(series);
         }
         let tags: Arc<str> = tags.into();
-        let value = StoredValue::new(instrument.kind, &mut self.cells);
+        let value = StoredValue::new(instrument.kind, || self.cells.take());
         let series = Arc::new(Series { tags: Arc::clone(&tags), value });
         entry.series.insert(tags, Arc::clone(&series));
         series
@@ -326,14 +263,6 @@ impl BoundValue {
         Self { series, owner: Arc::clone(&self.owner) }
     }
 
-    /// The sum of a counter.
-    pub(crate) fn sum(&self) -> u64 {
-        match &self.series.value {
-            StoredValue::Sum { cell, base, shared } => sum(*cell, *base, shared),
-            _ => 0,
-        }
-    }
-
     /// This thread's cell of a sum. If it has none, adds the value in another way.
     pub(crate) fn cell_or_add(&self, value: u64) -> Option<&'static AtomicU64> {
         let StoredValue::Sum { cell, shared, .. } = &self.series.value else { return None };
@@ -343,23 +272,6 @@ impl BoundValue {
         }
         cells::cell_or_add(*cell, value)
     }
-
-    /// Records a value of a histogram.
-    pub(crate) fn record(&self, value: f64) {
-        let StoredValue::Distribution { buckets, sum } = &self.series.value else { return };
-        if !value.is_finite() {
-            return;
-        }
-        let add = |bits| Some((f64::from_bits(bits) + value).to_bits());
-        let _ = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        buckets.record(value);
-    }
-}
-
-/// The value of [`StoredValue::Sum`].
-pub(crate) fn sum(cell: u32, base: u64, shared: &AtomicU64) -> u64 {
-    let shared = shared.load(Ordering::Relaxed);
-    cells::sum(cell).wrapping_sub(base).wrapping_add(shared)
 }
 
 /// Tags as .NET writes them, sorted by their keys. A comma is always one between tags, and what

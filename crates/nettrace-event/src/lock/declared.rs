@@ -7,7 +7,7 @@ pub use linkme;
 use crate::{
     event::EventType,
     lock::{Catalogue, Event, Field, Type},
-    schema::{ArrayLayout, FieldFormat, FieldRole, FieldSchema, FieldType, StrEncoding},
+    schema::{ArrayLayout, FieldFormat, FieldRole, FieldSchema, FieldType},
 };
 
 /// A derived event type.
@@ -104,38 +104,7 @@ fn format(format: FieldFormat) -> Option<&'static str> {
 
 /// The type of a schema.
 fn described(ty: &FieldType) -> Type {
-    Type::plain(match *ty {
-        FieldType::Bool => "bool",
-        FieldType::Bool8 => "bool8",
-        FieldType::U8 => "u8",
-        FieldType::U16 => "u16",
-        FieldType::U32 => "u32",
-        FieldType::U64 => "u64",
-        FieldType::U128 => "u128",
-        FieldType::I8 => "i8",
-        FieldType::I16 => "i16",
-        FieldType::I32 => "i32",
-        FieldType::I64 => "i64",
-        FieldType::I128 => "i128",
-        FieldType::F32 => "f32",
-        FieldType::F64 => "f64",
-        FieldType::VarUInt => "var_uint",
-        FieldType::VarInt => "var_int",
-        FieldType::Char => "char",
-        FieldType::Utf16Unit => "utf16_unit",
-        FieldType::Str(StrEncoding::Utf16) => "text",
-        FieldType::Str(StrEncoding::Utf16Nul) => "utf16_nul text",
-        FieldType::Str(StrEncoding::Utf8) => "utf8 text",
-        FieldType::Str(StrEncoding::Utf16RelLoc) => "utf16_rel_loc text",
-        FieldType::Str(StrEncoding::Utf16DataLoc) => "utf16_data_loc text",
-        FieldType::Str(StrEncoding::Utf8RelLoc) => "utf8_rel_loc text",
-        FieldType::Str(StrEncoding::Utf8DataLoc) => "utf8_data_loc text",
-        FieldType::Guid => "guid",
-        FieldType::UnixNanos => "unix_nanos",
-        FieldType::DateTime => "date_time",
-        FieldType::DurationNanos => "duration_nanos",
-        FieldType::IpAddr => "ip_addr",
-        FieldType::SocketAddr => "socket_addr",
+    match *ty {
         FieldType::Array(element, layout) => {
             let (stored, count) = match layout {
                 ArrayLayout::Counted => (None, None),
@@ -143,14 +112,15 @@ fn described(ty: &FieldType) -> Type {
                 ArrayLayout::RelLoc => (Some("rel_loc".to_string()), None),
                 ArrayLayout::DataLoc => (Some("data_loc".to_string()), None),
             };
-            return Type::Array(Box::new(described(element)), stored, count);
+            Type::Array(Box::new(described(element)), stored, count)
         }
-        FieldType::Option(value) => return Type::Option(Box::new(described(value))),
+        FieldType::Option(value) => Type::Option(Box::new(described(value))),
         FieldType::Object(fields) => {
             let field = |field: &FieldSchema| {
                 Field::of_object(field.name, described(&field.ty), field.is_secret)
             };
-            return Type::Object(fields.iter().map(field).collect());
+            Type::Object(fields.iter().map(field).collect())
         }
-    })
+        _ => Type::plain(ty.name()),
+    }
 }

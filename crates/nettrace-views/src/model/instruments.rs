@@ -34,6 +34,19 @@ pub(crate) enum Instrument {
     Histogram,
 }
 
+impl Instrument {
+    /// The name that people read.
+    #[cfg(feature = "report")]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::UpDownCounter => "up-down counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
 /// The quantiles that meters report of a histogram.
 const QUANTILES: [&str; 3] = ["0.5", "0.95", "0.99"];
 

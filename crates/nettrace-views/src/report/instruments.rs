@@ -300,12 +300,7 @@ impl Series {
             unit: self.unit.to_string(),
             process: None,
             session: session.to_string(),
-            kind: match self.instrument {
-                Instrument::Counter => "counter",
-                Instrument::UpDownCounter => "up-down counter",
-                Instrument::Gauge => "gauge",
-                Instrument::Histogram => "histogram",
-            },
+            kind: self.instrument.name(),
             last: of_values(self.last),
             mean: match is_histogram {
                 true => sum.zip(values).map(|(sum, count)| sum / count),

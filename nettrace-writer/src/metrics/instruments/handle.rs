@@ -5,7 +5,7 @@ use crate::{
     metrics::{
         cells::NO_CELL,
         once::ForkSafeOnce,
-        state::{BoundValue, Description, InstrumentKind, lock, state},
+        state::{BoundValue, Description, kinds::InstrumentKind, lock, state},
     },
     sync::{AtomicU32, AtomicU64, Ordering},
 };

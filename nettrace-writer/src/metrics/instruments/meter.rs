@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{
-    counter::{Counter, UpDownCounter},
-    gauge::Gauge,
-    histogram_handle::Histogram,
-};
 use crate::metrics::{
     once::ForkSafeOnce,
     state::{
-        BoundValue, Description, InstrumentKind, MeterInfo,
+        BoundValue, Description, MeterInfo,
+        kinds::InstrumentKind,
         observable::{Observable, Observer},
         tags_text,
     },
@@ -70,31 +66,6 @@ impl Meter {
             Arc::new(MeterInfo { name, version, tags: String::new() })
         };
         Arc::clone(self.info.get_or_set(make))
-    }
-
-    /// A [`Counter`]: a sum that only grows.
-    pub fn counter(&self, name: impl Into<String>) -> InstrumentBuilder<Counter> {
-        InstrumentBuilder::new(self, InstrumentKind::Counter, name.into(), Counter::bound)
-    }
-
-    /// An [`UpDownCounter`]: a sum that grows and shrinks.
-    pub fn up_down_counter(&self, name: impl Into<String>) -> InstrumentBuilder<UpDownCounter> {
-        InstrumentBuilder::new(
-            self,
-            InstrumentKind::UpDownCounter,
-            name.into(),
-            UpDownCounter::bound,
-        )
-    }
-
-    /// A [`Gauge`]: the last value.
-    pub fn gauge(&self, name: impl Into<String>) -> InstrumentBuilder<Gauge> {
-        InstrumentBuilder::new(self, InstrumentKind::Gauge, name.into(), Gauge::bound)
-    }
-
-    /// A [`Histogram`]: how values are distributed.
-    pub fn histogram(&self, name: impl Into<String>) -> InstrumentBuilder<Histogram> {
-        InstrumentBuilder::new(self, InstrumentKind::Histogram, name.into(), Histogram::bound)
     }
 
     /// A counter whose sums a callback reports when somebody looks.
@@ -213,7 +184,12 @@ impl<T> std::fmt::Debug for InstrumentBuilder<T> {
 }
 
 impl<T> InstrumentBuilder<T> {
-    fn new(meter: &Meter, kind: InstrumentKind, name: String, make: fn(BoundValue) -> T) -> Self {
+    pub(super) fn new(
+        meter: &Meter,
+        kind: InstrumentKind,
+        name: String,
+        make: fn(BoundValue) -> T,
+    ) -> Self {
         let description = Description { name, ..Description::default() };
         Self { meter: meter.info(), kind, description, make }
     }

@@ -1,14 +1,10 @@
 //! The handles of an application: meters, and the instruments that they make.
 
-mod counter;
-mod gauge;
 mod handle;
-mod histogram_handle;
+mod handles;
 mod meter;
 
 pub use self::{
-    counter::{Counter, UpDownCounter},
-    gauge::Gauge,
-    histogram_handle::Histogram,
+    handles::*,
     meter::{InstrumentBuilder, Meter, MeterBuilder},
 };

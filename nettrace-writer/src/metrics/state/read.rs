@@ -5,16 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    metrics::{
-        histogram::Counts,
-        number::Number,
-        state::{
-            Instrument, InstrumentKind, MetricsState, NO_VALUE, Series, StoredValue, lock,
-            observable::Observer, state, sum,
-        },
-    },
-    sync::Ordering,
+use crate::metrics::state::{
+    Instrument, MetricsState, Series, kinds::InstrumentValue, lock, observable::Observer, state,
 };
 
 /// The values of an instrument.
@@ -25,30 +17,6 @@ pub(crate) struct Reading {
     pub(crate) values: Vec<(Arc<str>, InstrumentValue)>,
     /// Why a callback reported nothing.
     pub(crate) error: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum InstrumentValue {
-    /// The sum of a counter.
-    Counter(Number),
-    /// The sum of an up-down counter.
-    UpDownCounter(Number),
-    Gauge(Number),
-    Histogram {
-        counts: Counts,
-        sum: f64,
-    },
-}
-
-impl InstrumentValue {
-    /// Whether nothing was counted so far.
-    fn is_zero(&self) -> bool {
-        match self {
-            Self::Counter(number) | Self::UpDownCounter(number) => number.to_f64() == 0.0,
-            Self::Gauge(_) => false,
-            Self::Histogram { counts, .. } => counts.is_empty(),
-        }
-    }
 }
 
 /// Reads the instruments that are selected, in the order of their ids. Callbacks run without the
@@ -70,7 +38,8 @@ pub(crate) fn stored(state: &MetricsState, selects: impl Fn(&Instrument) -> bool
         let mut values = Vec::new();
         if instrument.callback.is_none() {
             let value = |series: &Arc<Series>| {
-                Some((Arc::clone(&series.tags), value(instrument.kind, &series.value)?))
+                let value = InstrumentValue::of(instrument.kind, &series.value)?;
+                Some((Arc::clone(&series.tags), value))
             };
             values.extend(entry.series.values().filter_map(value));
             // An instrument that is only used with tags has no other value.
@@ -82,28 +51,6 @@ pub(crate) fn stored(state: &MetricsState, selects: impl Fn(&Instrument) -> bool
         readings.push(Reading { instrument, values, error: None });
     }
     readings
-}
-
-fn value(kind: InstrumentKind, stored: &StoredValue) -> Option<InstrumentValue> {
-    Some(match stored {
-        StoredValue::Sum { cell, base, shared } => {
-            let sum = sum(*cell, *base, shared);
-            match kind {
-                InstrumentKind::UpDownCounter => {
-                    InstrumentValue::UpDownCounter(Number::Signed(sum as i64))
-                }
-                _ => InstrumentValue::Counter(Number::Unsigned(sum)),
-            }
-        }
-        StoredValue::Last(last) => match last.load(Ordering::Relaxed) {
-            NO_VALUE => return None,
-            bits => InstrumentValue::Gauge(Number::Float(f64::from_bits(bits))),
-        },
-        StoredValue::Distribution { buckets, sum } => {
-            let sum = f64::from_bits(sum.load(Ordering::Relaxed));
-            InstrumentValue::Histogram { counts: buckets.counts(), sum }
-        }
-    })
 }
 
 /// Asks the callback of an instrument, if it has one.
@@ -122,11 +69,7 @@ pub(crate) fn observe(reading: &mut Reading) {
         std::mem::forget(panic);
         return;
     }
-    let value = |number| match instrument.kind {
-        InstrumentKind::ObservableCounter => InstrumentValue::Counter(number),
-        InstrumentKind::ObservableUpDownCounter => InstrumentValue::UpDownCounter(number),
-        _ => InstrumentValue::Gauge(number),
-    };
+    let value = |number| InstrumentValue::observed(instrument.kind, number);
     reading.values.extend(values.into_iter().map(|(tags, number)| (tags, value(number))));
     // The last one of those with the same tags counts.
     reading.values.reverse();

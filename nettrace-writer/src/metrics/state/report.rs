@@ -19,8 +19,10 @@ use crate::metrics::{
     state::{
         Instrument, MetricsState,
         arguments::{Arguments, matches},
-        events, lock,
-        read::{InstrumentValue, Reading, observe, read, stored},
+        events,
+        kinds::InstrumentValue,
+        lock,
+        read::{Reading, observe, read, stored},
         state,
     },
 };
@@ -276,7 +278,7 @@ impl Report {
             let ReportSelection::Meters(Arguments { session, .. }) = &self.what else { continue };
             let (meter, version) = (&*of.meter.name, &*of.meter.version);
             let (name, unit, tags, instrument) = (&*of.name, &*of.unit, &*key.1, of.id);
-            use crate::metrics::state::InstrumentKind::{
+            use crate::metrics::state::kinds::InstrumentKind::{
                 ObservableCounter, ObservableUpDownCounter,
             };
             match of.kind {
