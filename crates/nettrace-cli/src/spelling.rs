@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 pub(crate) use nettrace_views::{
-    model::{OneLine, event_name, to_json},
+    model::{FullName, OneLine, event_name, to_json},
     text::level,
 };
 

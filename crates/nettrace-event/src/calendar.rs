@@ -49,6 +49,22 @@ pub const fn date_of(day: i64) -> (i64, u32, u32) {
     (cycle * 400 + year as i64 + (month <= 2) as i64, month, day)
 }
 
+/// Milliseconds since 1970-01-01 UTC of a date (year, month, day) and a time of that day (hour,
+/// minute, second, millisecond).
+///
+/// ```
+/// use nettrace_event::calendar::unix_millis;
+///
+/// assert_eq!(unix_millis([1970, 1, 2], [0, 0, 1, 5]), 86_401_005);
+/// ```
+#[must_use]
+pub const fn unix_millis(date: [i64; 3], time: [i64; 4]) -> i64 {
+    let [year, month, day] = date;
+    let [hour, minute, second, millisecond] = time;
+    let minutes = (day_of(year, month, day) * 24 + hour) * 60 + minute;
+    (minutes * 60 + second) * 1_000 + millisecond
+}
+
 /// The number of days of a month, which is 1 to 12.
 #[must_use]
 pub const fn days_in_month(year: i64, month: i64) -> i64 {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use nettrace_event::calendar::{date_of, day_of};
+use nettrace_event::calendar::{self, date_of};
 
 #[doc(inline)]
 pub use nettrace_event::Label;
@@ -87,9 +87,11 @@ impl SystemTimeParts {
     /// Converts to milliseconds since 1970-01-01 UTC.
     #[must_use]
     pub const fn unix_millis(&self) -> i64 {
-        let days = day_of(self.year as i64, self.month as i64, self.day as i64);
-        let minutes = (days * 24 + self.hour as i64) * 60 + self.minute as i64;
-        (minutes * 60 + self.second as i64) * 1_000 + self.millisecond as i64
+        let Self { year, month, day, hour, minute, second, millisecond, .. } = *self;
+        calendar::unix_millis(
+            [year as i64, month as i64, day as i64],
+            [hour as i64, minute as i64, second as i64, millisecond as i64],
+        )
     }
 }
 

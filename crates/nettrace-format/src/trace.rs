@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 use core::fmt;
 
 use nettrace_event::{
-    calendar::{FILE_TIME_OF_1970, date_of, day_of, days_in_month},
+    calendar::{FILE_TIME_OF_1970, date_of, days_in_month, unix_millis},
     keys,
 };
 
@@ -162,12 +162,10 @@ impl WallTime {
         if !self.is_valid() {
             return None;
         }
-        let day = day_of(self.year.into(), self.month.into(), self.day.into());
-        let days = day + FILE_TIME_OF_1970 as i64 / UNITS_PER_DAY;
-        let minutes = (days * 24 + i64::from(self.hour)) * 60 + i64::from(self.minute);
-        let milliseconds =
-            (minutes * 60 + i64::from(self.second)) * 1000 + i64::from(self.millisecond);
-        u64::try_from(milliseconds).ok().map(|milliseconds| milliseconds * 10_000)
+        let Self { year, month, day, hour, minute, second, millisecond, .. } = *self;
+        let date = [year, month, day].map(i64::from);
+        let millis = unix_millis(date, [hour, minute, second, millisecond].map(i64::from));
+        u64::try_from(millis * 10_000 + FILE_TIME_OF_1970 as i64).ok()
     }
 
     /// Converts a time in units of 100 ns since 1601-01-01 UTC, rounded down to milliseconds.

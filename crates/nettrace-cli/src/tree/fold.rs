@@ -11,7 +11,7 @@ use nettrace_views::{
 };
 
 use crate::{
-    spelling::OneLine,
+    spelling::FullName,
     tree::{
         forest::{Forest, Span},
         order::Trees,
@@ -131,7 +131,7 @@ impl Group {
         }
         write!(out, "{} × ", spans.len())?;
         match forest.spans[spans[0]].ty.map(|ty| &forest.types[ty as usize]) {
-            Some(ty) => write!(out, "{}/{}", OneLine(&ty.provider), OneLine(&ty.name))?,
+            Some(ty) => write!(out, "{}", FullName(&ty.provider, &ty.name))?,
             None => write!(out, "(neither start nor end)")?,
         }
         let mut times = self.times(forest, last);

@@ -19,7 +19,7 @@ use nettrace_views::{
 use crate::{
     dump::Facts,
     seconds::Seconds,
-    spelling::OneLine,
+    spelling::{FullName, OneLine},
     tree::{
         fold::{self, FEW, Group, Item},
         forest::{Forest, Span},
@@ -183,7 +183,7 @@ pub(super) fn write_open(
     names.sort_by_key(|(_, ages)| Reverse(ages.len()));
     for (ty, ages) in names.iter().take(MOST) {
         let ty = &forest.types[*ty as usize];
-        let name = format_args!("{}/{}", OneLine(&ty.provider), OneLine(&ty.name));
+        let name = FullName(&ty.provider, &ty.name);
         write!(out, "{:>12} × {name}, under way for ", ages.len())?;
         match (ages.iter().min(), ages.iter().max()) {
             (Some(newest), Some(oldest)) if newest < oldest => {
@@ -260,7 +260,7 @@ impl<'a> Tree<'a> {
             if let Some(Node { span, key, own: Some(own), .. }) = longest {
                 write!(out, ", {} of it in ", Short(own))?;
                 if let Some(ty) = span.ty.map(|ty| &self.forest.types[ty as usize]) {
-                    write!(out, "{}/{}", OneLine(&ty.provider), OneLine(&ty.name))?;
+                    write!(out, "{}", FullName(&ty.provider, &ty.name))?;
                 }
                 if let Some(key) = key {
                     write_key(&key, span.record.process, out)?;
@@ -387,7 +387,7 @@ impl<'a> Tree<'a> {
         write!(out, "{}", Indent(depth))?;
         match span.ty.map(|ty| &self.forest.types[ty as usize]) {
             Some(ty) => {
-                write!(out, "{}/{}", OneLine(&ty.provider), OneLine(&ty.name))?;
+                write!(out, "{}", FullName(&ty.provider, &ty.name))?;
                 if let Some(place) = ty.shown_place(span, self.look.has_places) {
                     write!(out, " ({})", OneLine(place))?;
                 }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-use nettrace_event::{calendar::FILE_TIME_OF_1970, guid::GuidText};
+use nettrace_event::calendar::FILE_TIME_OF_1970;
 
 use crate::{
     content::SystemTimeParts,
@@ -78,23 +78,11 @@ impl Json {
 /// Appends any value as text, without quotes.
 pub(super) fn spelled(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
-        Value::Bool(value) => print(out, format_args!("{value}")),
-        Value::U8(value) => print(out, format_args!("{value}")),
-        Value::U16(value) => print(out, format_args!("{value}")),
-        Value::U32(value) => print(out, format_args!("{value}")),
-        Value::U64(value) => print(out, format_args!("{value}")),
-        Value::U128(value) => print(out, format_args!("{value}")),
-        Value::I8(value) => print(out, format_args!("{value}")),
-        Value::I16(value) => print(out, format_args!("{value}")),
-        Value::I32(value) => print(out, format_args!("{value}")),
-        Value::I64(value) => print(out, format_args!("{value}")),
-        Value::I128(value) => print(out, format_args!("{value}")),
-        Value::F32(value) => print(out, format_args!("{value:?}")),
-        Value::F64(value) => print(out, format_args!("{value:?}")),
         Value::Utf16Unit(unit) => plain(Text::Utf16(&unit.to_le_bytes()), out),
         Value::Text(text) => plain(text, out),
-        Value::Guid(guid) => print(out, format_args!("{}", GuidText(&guid))),
         Value::FileTime(units) => date(units, out),
+        // Writing to a vector does not fail.
+        value => _ = value.write_plain(&mut Output(out)),
     }
 }
 

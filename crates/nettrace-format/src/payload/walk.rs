@@ -208,6 +208,32 @@ pub enum Value<'a> {
     FileTime(i64),
 }
 
+impl Value<'_> {
+    /// Writes the digits of a number, a truth or a GUID, which are the same in every format. `None`:
+    /// it is a text, a part of one, or a time.
+    pub(crate) fn write_plain(self, to: &mut impl fmt::Write) -> Option<fmt::Result> {
+        Some(match self {
+            Self::Bool(v) => write!(to, "{v}"),
+            Self::U8(v) => write!(to, "{v}"),
+            Self::U16(v) => write!(to, "{v}"),
+            Self::U32(v) => write!(to, "{v}"),
+            Self::U64(v) => write!(to, "{v}"),
+            Self::U128(v) => write!(to, "{v}"),
+            Self::I8(v) => write!(to, "{v}"),
+            Self::I16(v) => write!(to, "{v}"),
+            Self::I32(v) => write!(to, "{v}"),
+            Self::I64(v) => write!(to, "{v}"),
+            Self::I128(v) => write!(to, "{v}"),
+            // The shortest form that reads back as the same number, with an exponent if large or
+            // small.
+            Self::F32(v) => write!(to, "{v:?}"),
+            Self::F64(v) => write!(to, "{v:?}"),
+            Self::Guid(v) => write!(to, "{}", guid::GuidText(&v)),
+            Self::Utf16Unit(_) | Self::Text(_) | Self::FileTime(_) => return None,
+        })
+    }
+}
+
 /// The bytes of a text, without count and terminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text<'a> {

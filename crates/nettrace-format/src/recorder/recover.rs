@@ -22,10 +22,13 @@ use super::{
     trace::TraceHeader,
 };
 use crate::{
-    Composer, FormatError,
+    Composer, Cursor, FormatError,
     content::{Label, ThreadInfo},
     payload::MAX_PAYLOAD,
-    v6::{self, LAST_LABEL, RowHeader, ThreadSequence, label_list_row, read, split_label},
+    v6::{
+        self, EncodedLabels, LAST_LABEL, LabelBytes, RowHeader, ThreadSequence, label_list_row,
+        read,
+    },
 };
 
 /// Rows do not name a processor.
@@ -480,13 +483,30 @@ impl Walk {
 }
 
 /// Whether these are the bytes of one label list, to its end.
-fn is_label_list(mut list: &[u8]) -> bool {
-    while let Some(label) = split_label(list) {
-        let is_last = list[0] & LAST_LABEL != 0;
-        list = &list[label.len..];
-        if is_last || core::str::from_utf8(label.key).is_err() {
-            return is_last && list.is_empty();
+fn is_label_list(list: &[u8]) -> bool {
+    let mut cursor = Cursor::new(list, 0);
+    EncodedLabels::read(&mut cursor).is_ok_and(|read| {
+        let is_text = |(_, label): (usize, LabelBytes<'_>)| core::str::from_utf8(label.key).is_ok();
+        cursor.rest().is_empty() && read.labels().all(is_text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_of_a_label_list_is_text() {
+        let mut list = Vec::new();
+        label_list_row([Label::Str("first", "x"), Label::Str("last", "y")], &mut list);
+        assert!(is_label_list(&list));
+        assert!(!is_label_list(&list[..list.len() - 1]), "cut off");
+        assert!(!is_label_list(&[&list[..], &[0]].concat()), "followed by something");
+        for key in ["first", "last"] {
+            let mut damaged = list.clone();
+            let at = list.windows(key.len()).position(|part| part == key.as_bytes()).unwrap();
+            damaged[at] = 0xFF;
+            assert!(!is_label_list(&damaged), "{key}");
         }
     }
-    false
 }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-use nettrace_event::{calendar::FILE_TIME_OF_1970, guid::GuidText};
+use nettrace_event::calendar::FILE_TIME_OF_1970;
 
 use crate::{
     content::SystemTimeParts,
@@ -91,21 +91,6 @@ impl Notation {
 fn show(value: Value<'_>, out: &mut Vec<u8>) -> fmt::Result {
     let mut to = Utf16(out);
     match value {
-        Value::Bool(v) => write!(to, "{v}"),
-        Value::U8(v) => write!(to, "{v}"),
-        Value::U16(v) => write!(to, "{v}"),
-        Value::U32(v) => write!(to, "{v}"),
-        Value::U64(v) => write!(to, "{v}"),
-        Value::U128(v) => write!(to, "{v}"),
-        Value::I8(v) => write!(to, "{v}"),
-        Value::I16(v) => write!(to, "{v}"),
-        Value::I32(v) => write!(to, "{v}"),
-        Value::I64(v) => write!(to, "{v}"),
-        Value::I128(v) => write!(to, "{v}"),
-        // The shortest form that reads back as the same number, with an exponent if large or small.
-        Value::F32(v) => write!(to, "{v:?}"),
-        Value::F64(v) => write!(to, "{v:?}"),
-        Value::Guid(v) => write!(to, "{}", GuidText(&v)),
         Value::FileTime(v) => file_time(v, &mut to),
         Value::Utf16Unit(unit) => {
             put('"', out);
@@ -126,6 +111,7 @@ fn show(value: Value<'_>, out: &mut Vec<u8>) -> fmt::Result {
             put('"', out);
             Ok(())
         }
+        value => value.write_plain(&mut to).unwrap_or(Ok(())),
     }
 }
 

@@ -308,8 +308,15 @@ fn begin_elsewhere(open: &mut Open, how: &How<'_>) -> bool {
 #[cold]
 #[inline(never)]
 fn begin_sampled_out(open: &mut Open, how: &How<'_>) -> bool {
-    open.put_sampled_out(how.until);
-    !is_counted(how)
+    put_sampled_out(open, how.until, how.first)
+}
+
+/// Begins a span in the span in force, which is sampled out. Returns whether its Start comes next,
+/// because it was not counted.
+#[inline]
+fn put_sampled_out(open: &mut Open, until: Until, first: Option<&'static EventType>) -> bool {
+    open.put_sampled_out(until);
+    !is_counted(first)
 }
 
 /// Decides whether a span is recorded that has begun. Otherwise as [`begin`].
@@ -326,7 +333,7 @@ fn decide(open: &mut Open, how: &How<'_>) -> bool {
 #[cold]
 #[inline(never)]
 fn has_begun_sampled_out(open: &mut Open, how: &How<'_>) -> bool {
-    if !is_counted(how) {
+    if !is_counted(how.first) {
         return true;
     }
     if how.until == Until::Start {
@@ -336,9 +343,9 @@ fn has_begun_sampled_out(open: &mut Open, how: &How<'_>) -> bool {
 }
 
 /// Counts a span that is sampled out, if the type of its first event is known.
-#[cold]
-fn is_counted(how: &How<'_>) -> bool {
-    how.first.is_some_and(|first| (recorder().leave_out)(first, first.enabled()))
+#[inline]
+fn is_counted(first: Option<&'static EventType>) -> bool {
+    first.is_some_and(|first| (recorder().leave_out)(first, first.enabled()))
 }
 
 /// Notes that the Start is recorded, if there is one.

@@ -15,7 +15,7 @@
 //! | which spans are under way, and what an event is to them | [`SpanTable`], [`Part`] |
 //! | what the events of one span say together | [`SpanRecord`], [`OwnTime`], [`SpanWork`] |
 //! | how many spans there are | [`SpanCounts`] |
-//! | how text from elsewhere is shown | [`OneLine`], [`Json`] |
+//! | how text from elsewhere is shown | [`OneLine`], [`FullName`], [`Json`] |
 
 mod clock;
 mod counts;
@@ -63,7 +63,7 @@ pub use self::{
     per_type::PerType,
     plain::{Plain, Purpose, Spelled, label_name},
     processes::{Processes, process_id, process_of, recording_and_key},
-    shown::{Json, OneLine, is_hidden, json_escape, to_json},
+    shown::{FullName, Json, OneLine, is_hidden, json_escape, to_json},
     span_record::{SpanEdge, SpanRecord, SpanState},
     span_table::{Part, SpanRef, SpanTable},
     types::{

@@ -83,6 +83,16 @@ impl<T: fmt::Display> fmt::Display for OneLine<T> {
     }
 }
 
+/// The name of an event type or a span as people read it: `PROVIDER/NAME`, in one line.
+#[derive(Clone, Copy, Debug)]
+pub struct FullName<'a>(pub &'a str, pub &'a str);
+
+impl fmt::Display for FullName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", OneLine(self.0), OneLine(self.1))
+    }
+}
+
 struct Escaping<'a, W>(&'a mut W);
 
 impl<W: fmt::Write> fmt::Write for Escaping<'_, W> {

@@ -9,7 +9,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    model::OneLine,
+    model::{FullName, OneLine},
     report::{
         data::{Data, Latency},
         terminal::{MOST_ROWS, Table, time, write_more},
@@ -108,7 +108,7 @@ impl Diff {
             let mut both = cells(change.before, data[0]);
             both.push("→".into());
             both.extend(cells(change.after, data[1]));
-            let name = format!("{}/{}", OneLine(&change.provider), OneLine(&change.name));
+            let name = FullName(&change.provider, &change.name).to_string();
             table.row(name, both, change.factor());
         }
         if !self.spans.is_empty() {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    model::OneLine,
+    model::{FullName, OneLine},
     report::{
         data::{Data, Latency, Slow, Wrong},
         instruments::{Shown, ShownSeries},
@@ -122,7 +122,7 @@ fn write_latencies(data: &Data, out: &mut impl Write) -> io::Result<()> {
         work.extend(has_services.then(|| OneLine(&latency.service).to_string()));
         let count = [latency.count.to_string()];
         let cells = count.into_iter().chain(times).chain(work).collect();
-        let name = format!("{}/{}", OneLine(&latency.provider), OneLine(&latency.name));
+        let name = FullName(&latency.provider, &latency.name).to_string();
         table.row(name, cells, not_ok(latency));
     }
     table.write(out)?;
@@ -194,10 +194,9 @@ fn write_groups<'a>(
         let head = match (&wrong.target, &*wrong.shape) {
             (Some(target), "") => format!("({})", OneLine(target)),
             (Some(target), shape) => format!("{} ({})", OneLine(shape), OneLine(target)),
-            (None, "") => format!("{}/{}", OneLine(&wrong.provider), OneLine(&wrong.name)),
+            (None, "") => FullName(&wrong.provider, &wrong.name).to_string(),
             (None, shape) => {
-                let [provider, name, shape] = [&*wrong.provider, &wrong.name, shape].map(OneLine);
-                format!("{provider}/{name}: {shape}")
+                format!("{}: {}", FullName(&wrong.provider, &wrong.name), OneLine(shape))
             }
         };
         let [first, last] = [wrong.first_ns, wrong.last_ns].map(|at| time(data, at as f64));
@@ -243,7 +242,7 @@ fn write_slowest(data: &Data, out: &mut impl Write) -> io::Result<()> {
         if let Some((name, own)) = longest {
             last = format!("{last}, {} of it in {}", time(data, *own as f64), OneLine(name));
         }
-        let mut name = format!("{}/{}", OneLine(&root.provider), OneLine(&root.name));
+        let mut name = FullName(&root.provider, &root.name).to_string();
         if let Some(about) = about {
             name = format!("{name} › {}", OneLine(about));
         }
@@ -288,7 +287,7 @@ fn write_instruments(shown: &Shown, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn label(one: &ShownSeries) -> String {
-    let mut label = format!("{}/{}", OneLine(&one.source), OneLine(&one.name));
+    let mut label = FullName(&one.source, &one.name).to_string();
     if !one.tags.is_empty() {
         label.push_str(&format!("{{{}}}", OneLine(&one.tags)));
     }

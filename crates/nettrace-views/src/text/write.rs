@@ -10,8 +10,8 @@ use nettrace_reader::{Event, Label, Value};
 
 use crate::{
     model::{
-        Key, Meant, OneLine, Plain, event_name, is_given_up, label_name, place, process_id,
-        target_as_name,
+        FullName, Key, Meant, OneLine, Plain, event_name, is_given_up, label_name, place,
+        process_id, target_as_name,
     },
     text::{EventType, LabelValue, Message, Payload, Style, message::CUT, quoted},
 };
@@ -175,7 +175,7 @@ pub fn write_name(event: &Event<'_>, place: Option<&str>, out: &mut Vec<u8>) -> 
     let metadata = event.metadata();
     let name = event_name(metadata);
     let opcode = Opcode { opcode: event.opcode(), name: &name };
-    write!(out, "{}/{}{opcode}", OneLine(&metadata.provider), OneLine(&name))?;
+    write!(out, "{}{opcode}", FullName(&metadata.provider, &name))?;
     match place {
         Some(place) => write!(out, " ({})", OneLine(place)),
         None => Ok(()),

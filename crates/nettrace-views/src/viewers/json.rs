@@ -1,4 +1,8 @@
-//! JSON, as far as writing needs it, and details as members of objects.
+//! JSON for viewers, and details as members of objects.
+//!
+//! `serde_json` writes texts and integers. Numbers with a fraction have Rust's own form (`1e16`),
+//! because that of `serde_json` changes with its releases (`1e+16`). Objects and lists are put
+//! together from bytes that are JSON already, so that a detail is written once and then copied.
 
 use std::{collections::HashMap, io::Write};
 

@@ -11,10 +11,10 @@ use std::fmt;
 
 use nettrace_event::{AnyEvent, EventType, emit_dyn};
 
-use super::{How, Inside, Open, Until, begin_event, has_started, outcome_now};
+use super::{How, Inside, Open, Until, begin_event, has_started, outcome_now, put_sampled_out};
 use crate::{
     context::frames::{self, Here, Ids},
-    recorder::{Attached, recorder},
+    recorder::Attached,
     span::{Elapsed, Outcome, Parent, Started, call::PlainStop},
 };
 
@@ -106,8 +106,7 @@ pub fn begin_usual_with(
 #[cold]
 #[inline(never)]
 fn begin_left_out(open: &mut Open, start: &dyn AnyEvent, ty: &'static EventType, until: Until) {
-    open.put_sampled_out(until);
-    if !(recorder().leave_out)(ty, ty.enabled()) {
+    if put_sampled_out(open, until, Some(ty)) {
         start_unusually(open, start, ty, until);
     }
 }
