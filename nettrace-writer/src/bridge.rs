@@ -7,11 +7,13 @@
 //!
 //! | the library says | the bridge calls |
 //! |---|---|
-//! | a span begins | [`SpanIds::begin`] with the Start, if it begins in whatever is in force; else [`SpanIds::new`], or [`SpanIds::given`] if the library has made ids, and [`SpanIds::emit`] with the Start |
+//! | a span begins | [`SpanIds::new`], or [`SpanIds::given`] if the library has made ids, and [`SpanIds::emit`] with the Start |
 //! | something happens in the span | [`SpanIds::emit`] |
 //! | this thread enters the span | [`SpanIds::enter`] |
 //! | this thread leaves the span | [`Entry::leave`] |
 //! | the span ends | [`SpanIds::emit`] with the Stop |
+//!
+//! A table that threads share has [`KeptIds`], which do the same in fewer steps.
 //!
 //! Spans of both kinds are parents of each other, and events that the application emits while a
 //! span is entered are in it.
@@ -93,6 +95,8 @@
 //! # Ok::<(), nettrace_writer::Error>(())
 //! ```
 
+mod kept_ids;
+
 use std::{marker::PhantomData, sync::Arc};
 
 use nettrace_event::{
@@ -115,11 +119,12 @@ use crate::{
 
 pub use nettrace_event::Made;
 
+pub use self::kept_ids::KeptIds;
 pub use crate::emit::is_left_out;
 
 /// What a bridge keeps of a span: its ids, and the `tracestate` that it has inherited.
 ///
-/// A clone costs no more than a reference count.
+/// A clone costs no more than a reference count. A table that threads share has [`KeptIds`].
 ///
 /// ```
 /// use nettrace_writer::{
@@ -134,10 +139,6 @@ pub use crate::emit::is_left_out;
 /// let inner = SpanIds::new(Within::Current);
 /// assert_eq!(inner.parent_id(), Some(outer.span_id()));
 /// entry.leave();
-///
-/// // A table of spans has them in words that threads share.
-/// let (words, state) = (inner.to_words(), inner.state().cloned());
-/// assert_eq!(SpanIds::from_words(words, state), Some(inner));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanIds(Begun);
@@ -181,32 +182,6 @@ impl SpanIds {
         Self(Begun { ids, number: frames::inherit(frames::unique()), state: span.shared_state() })
     }
 
-    /// Makes ids for a span that begins in whatever is in force on this thread, and records its
-    /// Start in it: [`new`](Self::new) and [`emit_dyn`](Self::emit_dyn), in fewer steps.
-    #[inline(never)]
-    #[must_use]
-    pub fn begin(start: &dyn AnyEvent, ty: &'static EventType) -> (Self, Began) {
-        attach();
-        // Then there are no labels either.
-        let Some((ids, number)) = frames::new_plain_ids() else {
-            return Self::begin_elsewhere(start, ty);
-        };
-        let ids = Self(Begun { ids, number, state: None });
-        let began = match emit_in(start, ty, &ids.0.ids, number) {
-            Some(at) => Began(Started::at_event(at)),
-            None => ids.emit_in_force(start, ty),
-        };
-        (ids, began)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn begin_elsewhere(start: &dyn AnyEvent, ty: &'static EventType) -> (Self, Began) {
-        let ids = Self::new(Within::Current);
-        let began = ids.emit_dyn(start, ty);
-        (ids, began)
-    }
-
     /// Records an event in the span, as if the span were entered for it. Returns the time of the
     /// event, for [durations](Began::elapsed).
     ///
@@ -221,7 +196,8 @@ impl SpanIds {
     pub fn emit_dyn(&self, event: &dyn AnyEvent, ty: &'static EventType) -> Began {
         let Self(Begun { ids, number, .. }) = self;
         let is_simple = frames::has_no_labels();
-        match is_simple.then(|| emit_in(event, ty, ids, *number)).flatten() {
+        let encode = |room: &mut [u8], at| event.encode_into(room, at);
+        match is_simple.then(|| emit_in(ty, *number, || Some(*ids), encode)).flatten() {
             Some(at) => Began(Started::at_event(at)),
             None => self.emit_in_force(event, ty),
         }
@@ -292,23 +268,6 @@ impl SpanIds {
     pub fn context(&self) -> Context {
         Context::from(&self.0)
     }
-
-    /// All but the [state](Self::state) as words, for [`from_words`](Self::from_words). They are
-    /// never all 0.
-    #[inline]
-    #[must_use]
-    pub fn to_words(&self) -> [u64; 6] {
-        let [a, b, c, d, e] = self.0.ids.to_words();
-        [a, b, c, d, e, self.0.number]
-    }
-
-    /// From their [words](Self::to_words). `None` if these are no span's.
-    #[inline]
-    #[must_use]
-    pub fn from_words(words: [u64; 6], state: Option<Arc<TraceState>>) -> Option<Self> {
-        let [a, b, c, d, e, number] = words;
-        Some(Self(Begun { ids: Ids::from_words([a, b, c, d, e])?, number, state }))
-    }
 }
 
 /// Where a span of another library begins.
@@ -339,7 +298,7 @@ impl Entry {
     /// Ends it, and what is within it. Does nothing if it has ended with a scope around it.
     #[inline]
     pub fn leave(self) {
-        frames::close(&self.entered);
+        frames::close_in_line(self.entered);
     }
 }
 

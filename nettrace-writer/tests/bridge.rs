@@ -11,7 +11,7 @@ use nettrace_event::{
 };
 use nettrace_writer::{
     Context, Emit, Label, Level, ProviderFilter, Session, TraceEvent,
-    bridge::{self, Began, SpanIds, Within},
+    bridge::{self, Began, KeptIds, SpanIds, Within},
     enter_labels,
     event::{EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, ProviderSchema},
     sink::MemorySink,
@@ -139,8 +139,6 @@ fn ids_are_in_force_below_labels() {
     assert!(root.parent_id().is_none() && root.trace_id() != outer.trace_id());
     assert_eq!(SpanIds::new(Within::Span(&root)).parent_id(), Some(root.span_id()));
     assert_eq!(root.context().span_id(), Some(root.span_id()));
-    assert_eq!(SpanIds::from_words([0; 6], None), None);
-    assert_eq!(SpanIds::from_words(root.to_words(), None), Some(root));
     session.finish().unwrap();
 
     let bytes = memory.bytes();
@@ -157,9 +155,11 @@ fn begin_with(within: Within<'_>, start: &impl TraceEvent) -> (SpanIds, Began) {
     (span, began)
 }
 
-/// Records an event of a span that was kept in words.
-fn emit_by_words(span: &SpanIds, event: &impl TraceEvent) {
-    SpanIds::from_words(span.to_words(), None).unwrap().emit(event);
+/// The ids of a span without `tracestate`, kept in a table.
+fn kept(span: &SpanIds) -> KeptIds {
+    let kept = KeptIds::new();
+    kept.keep(span);
+    kept
 }
 
 /// Of each event: its number, its span, the parent's activity, and whether it has another label.
@@ -211,7 +211,7 @@ fn an_event_of_a_span_needs_no_entry() {
         assert!(Context::current().span_id().is_none());
         note(None, false).emit();
         root.emit(&note(Some(&root), false));
-        emit_by_words(&root, &note(Some(&root), false));
+        kept(&root).emit(&note(Some(&root), false));
         let entry = root.enter();
         note(Some(&root), false).emit();
         let (child, ..) = begin_with(Within::Current, &Made(ty, 6));
@@ -219,7 +219,7 @@ fn an_event_of_a_span_needs_no_entry() {
         note(Some(&child), false);
         root.emit(&note(Some(&root), false));
         note(Some(&root), false).emit();
-        emit_by_words(&child, &note(Some(&child), false));
+        kept(&child).emit(&note(Some(&child), false));
         note(Some(&root), false).emit();
         let inner = child.enter();
         child.emit(&note(Some(&child), false));
@@ -228,17 +228,51 @@ fn an_event_of_a_span_needs_no_entry() {
         child.emit(&note(Some(&child), false));
         {
             let _labels = enter_labels(&[Label::Str("route", "/cart")]).unwrap();
-            emit_by_words(&child, &note(Some(&child), true));
+            kept(&child).emit(&note(Some(&child), true));
             note(Some(&root), true).emit();
             let number = 16;
             let (other, ..) = begin_with(Within::Nothing, &Made(ty, number));
             assert_eq!(note(Some(&other), true).1, number);
+            // Nobody keeps labels while nobody listens.
+            let begun = KeptIds::new().begin(&Made(ty, 100), ty);
+            assert_eq!(begun.is_none(), sessions > 0, "there are labels");
         }
         entry.leave();
         let (other, ..) = begin_with(Within::Span(&child), &Made(ty, 17));
         assert_eq!(other.parent_id(), Some(child.span_id()));
         note(Some(&other), false);
         note(None, false).emit();
+
+        let (first, second) = (KeptIds::new(), KeptIds::new());
+        assert!(first.begin(&Made(ty, 19), ty).unwrap().elapsed().as_nanos() < 1 << 60);
+        let outer = first.get(None).unwrap();
+        note(Some(&outer), false);
+        for _ in 0..2 {
+            let entry = first.enter().unwrap();
+            note(Some(&outer), false).emit();
+            entry.leave();
+            note(None, false).emit();
+        }
+        let entry = first.enter().unwrap();
+        assert!(second.begin(&Made(ty, 24), ty).is_some());
+        let inner = second.get(None).unwrap();
+        assert_eq!((inner.parent_id(), inner.number()), (Some(outer.span_id()), second.number()));
+        note(Some(&inner), false);
+        // In the place of a frame that another span has had.
+        for (ids, span) in [(&second, &inner), (&first, &outer), (&second, &inner)] {
+            let entry = ids.enter().unwrap();
+            note(Some(span), false).emit();
+            let _labels = enter_labels(&[Label::Str("route", "/cart")]).unwrap();
+            note(Some(span), true).emit();
+            let again = second.enter().unwrap();
+            note(Some(&inner), true).emit();
+            again.leave();
+            note(Some(span), true).emit();
+            entry.leave();
+        }
+        first.emit(&note(Some(&outer), false));
+        entry.leave();
+        second.emit(&note(Some(&inner), false));
         for (session, memory) in started {
             session.finish().unwrap();
             assert_eq!(seen(&memory.bytes()), expected);
@@ -259,9 +293,10 @@ fn a_span_inherits_the_state_around_it() {
     let (outer, _) = begin_with(Within::Current, &Made(ty, 1));
     assert_eq!(outer.state().map(|state| &**state), Some(&tracestate));
     let entry = outer.enter();
+    assert!(KeptIds::new().begin(&Made(ty, 100), ty).is_none(), "its ids are not all");
     let (inner, _) = begin_with(Within::Current, &Made(ty, 2));
     assert_eq!((inner.state(), inner.parent_id()), (outer.state(), Some(outer.span_id())));
-    SpanIds::from_words(inner.to_words(), inner.state().cloned()).unwrap().emit(&Made(ty, 3));
+    kept(&inner).get(inner.state().cloned()).unwrap().emit(&Made(ty, 3));
     entry.leave();
     drop(scope);
     session.finish().unwrap();

@@ -18,7 +18,7 @@ use nettrace_reader::Label as Read;
 use nettrace_writer::{
     Context, Emit, EnteredSpan, FutureExt, Label, Origin, Parent, Sampling, Session, Span,
     SpanEvents, Stats, TraceEvent, TraceSpan,
-    bridge::{SpanIds, Within},
+    bridge::{KeptIds, SpanIds, Within},
     enter_labels,
     sink::MemorySink,
     traced,
@@ -453,10 +453,10 @@ fn spans_of_another_library_are_left_out_with_the_tree() {
         assert_eq!(Some(ids.span_id()), Context::current().span_id());
         drop(outer);
         assert!(ids.context().is_sampled_out());
-        let words = ids.to_words();
+        let kept = KeptIds::new();
+        kept.keep(&ids);
         thread::spawn(move || {
-            let ids = SpanIds::from_words(words, None).unwrap();
-            let entry = ids.enter();
+            let entry = kept.enter().unwrap();
             let child = SpanIds::new(Within::Current);
             child.emit(&Tick { number: 2 });
             Foreign::Stop.emit();

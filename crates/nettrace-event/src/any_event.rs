@@ -45,15 +45,21 @@ pub trait AnyEvent {
 
 impl<T: TraceEvent> AnyEvent for T {
     fn encode_into(&self, room: &mut [u8], counter: u64) -> Encoded {
-        let mut encoder = NetTraceEncoder::new(SliceBuffer::new(room)).at(counter);
-        self.encode(&mut encoder);
-        encoder.into_buffer().finish()
+        encode_in_line(self, room, counter)
     }
 
     #[cfg(feature = "any_encoder")]
     fn encode_with(&self, mut encoder: &mut dyn AnyEncoder) {
         self.encode(&mut encoder);
     }
+}
+
+/// [`AnyEvent::encode_into`] for a backend that knows the type of the event.
+#[inline]
+pub fn encode_in_line<T: TraceEvent>(event: &T, room: &mut [u8], counter: u64) -> Encoded {
+    let mut encoder = NetTraceEncoder::new(SliceBuffer::new(room)).at(counter);
+    event.encode(&mut encoder);
+    encoder.into_buffer().finish()
 }
 
 impl core::fmt::Debug for dyn AnyEvent + '_ {

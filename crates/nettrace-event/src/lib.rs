@@ -132,7 +132,7 @@ pub use crate::encode::AnyEncoder;
 #[cfg(feature = "alloc")]
 pub use crate::field::Cut;
 pub use crate::{
-    any_event::AnyEvent,
+    any_event::{AnyEvent, encode_in_line},
     emit::{Accompany, Emit, Unmade, emit_dyn, emit_lazy},
     encode::PayloadEncoder,
     event::{

@@ -74,9 +74,10 @@ pub use crate::{
 pub mod frames {
     pub use crate::context::frames::{
         Above, Begun, Entered, IdBytes, IdList, Ids, Implied, InForce, MARKS, NOBODY_ALIGN,
-        NOBODY_LEN, SAMPLED_OUT, Snapshot, activity, close, current, decode, enter_span,
-        enter_span_in_line, has_no_labels, home, inherit, is_sampled_out, labels, leave, new_ids,
-        new_plain_ids, nobody, set_current, set_home, unique, version, with_current, with_span,
+        NOBODY_LEN, SAMPLED_OUT, Snapshot, activity, close_in_line, current, decode, enter_plain,
+        enter_span, enter_span_in_line, has_no_labels, home, inherit, is_sampled_out, labels,
+        leave, new_ids, new_plain_ids, nobody, set_current, set_home, unique, version,
+        with_current, with_span,
     };
     #[cfg(feature = "testing")]
     pub use crate::context::frames::{MAX_CAPTURE, captured, enter_capture, span_ids};

@@ -89,10 +89,11 @@ impl TraceEvent for Mark {
     fn encode<E: PayloadEncoder>(&self, _: &mut E) {}
 }
 
-/// The end of a span. `IS_OK`: the outcome is [`Outcome::Ok`].
+/// The end of a span. `IS_PLAIN`: the outcome is [`Outcome::Ok`], and the row has [plain
+/// ids](Row::plain_ids).
 ///
 /// The row is read where the payload is written, so that nothing of it is copied before that.
-pub(crate) struct Stop<'a, const IS_OK: bool> {
+pub(crate) struct Stop<'a, const IS_PLAIN: bool> {
     pub(crate) ty: &'static EventType,
     pub(crate) row: &'a Row,
     pub(crate) outcome: Outcome,
@@ -101,7 +102,10 @@ pub(crate) struct Stop<'a, const IS_OK: bool> {
 /// [`Outcome::Ok`] as NetTrace has it: the number of its code units, and those.
 const OK: [u8; 6] = [2, 0, b'o', 0, b'k', 0];
 
-impl<const IS_OK: bool> TraceEvent for Stop<'_, IS_OK> {
+/// The shortest payload: two durations and another, the outcome, a count.
+const LEAST: usize = 3 * size_of::<u64>() + OK.len() + size_of::<u32>();
+
+impl<const IS_PLAIN: bool> TraceEvent for Stop<'_, IS_PLAIN> {
     fn event_types() -> &'static [&'static EventType] {
         &[]
     }
@@ -114,10 +118,14 @@ impl<const IS_OK: bool> TraceEvent for Stop<'_, IS_OK> {
     /// As [`Part::own_fields`](crate::schema::Part) has it.
     #[inline]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        let (began, Busy { nanos: busy, polls }) = (self.row.began().elapsed(), self.row.busy());
+        if !encoder.expect(LEAST) {
+            return;
+        }
+        let busy = if IS_PLAIN { self.row.busy_here() } else { self.row.busy() };
+        let (began, Busy { nanos: busy, polls }) = (self.row.began().elapsed(), busy);
         let duration = began.nanos_at(encoder);
         encoder.duration_nanos(duration);
-        match IS_OK {
+        match IS_PLAIN {
             // Bytes that are at hand.
             true if E::TAKES_PAYLOADS => encoder.payload(&OK),
             _ => self.outcome.encode_field(encoder),

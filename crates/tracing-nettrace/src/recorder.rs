@@ -6,11 +6,7 @@ mod given;
 
 use std::mem;
 
-use nettrace_writer::{
-    Context, Emit, Level, Outcome,
-    bridge::{self, SpanIds},
-    event::EventType,
-};
+use nettrace_writer::{Context, Emit, Level, Outcome, bridge, event::EventType};
 use tracing_core::{
     Dispatch, Event, LevelFilter, Metadata,
     callsite::rebuild_interest_cache,
@@ -130,15 +126,30 @@ impl Recorder {
         }
     }
 
-    #[inline]
     fn row(&self, id: u64) -> Option<Found<'_>> {
-        if self.has_own_ids { self.row_of::<true>(id) } else { self.row_of::<false>(id) }
+        if self.has_own_ids { self.spans.at(id) } else { self.spans.find(id) }
     }
 
-    /// [`row`](Self::row) for a caller that knows whether spans have ids of their own.
+    /// Calls `f` with the [`row`](Self::row) of a span, if there is one. The caller knows whether
+    /// spans have ids of their own.
     #[inline]
-    fn row_of<const OWN_IDS: bool>(&self, id: u64) -> Option<Found<'_>> {
-        if OWN_IDS { self.spans.at(id) } else { self.spans.find(id) }
+    fn with_row<const OWN_IDS: bool, R>(&self, id: u64, f: impl FnOnce(&Row) -> R) -> Option<R> {
+        let near = if OWN_IDS { self.spans.at_place(id) } else { self.spans.find_near(id) };
+        let found;
+        let row = match near {
+            Some(row) => row,
+            None => {
+                found = self.row_elsewhere(id)?;
+                &*found
+            }
+        };
+        Some(f(row))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn row_elsewhere(&self, id: u64) -> Option<Found<'_>> {
+        self.row(id)
     }
 
     /// What `tracing` is to keep of whether a callsite is wanted. Called for each callsite when
@@ -412,12 +423,14 @@ impl Recorder {
     /// There is one handle less of a span with an id of its own. Returns whether it was the last.
     #[inline]
     pub(crate) fn dropped(&self, id: u64) -> bool {
-        let Some(row) = self.row_of::<true>(id) else { return false };
-        let is_last = row.dropped();
-        if is_last {
-            self.close_row::<true>(id, &row);
-        }
-        is_last
+        let is_last = self.with_row::<true, _>(id, |row| {
+            let is_last = row.dropped();
+            if is_last {
+                self.close_row::<true>(id, row);
+            }
+            is_last
+        });
+        is_last.unwrap_or(false)
     }
 
     /// Fields of an open span become known.
@@ -505,23 +518,23 @@ impl Recorder {
         if !OWN_IDS {
             self.start(id);
         }
-        let Some(row) = self.row_of::<OWN_IDS>(id) else { return };
-        self.tell_late(&row);
-        let enter = || row.with_ids(SpanIds::enter);
-        if stack::push(self.number, id, enter) && self.polls {
-            self.mark(&row, Part::Resume);
-        }
+        self.with_row::<OWN_IDS, _>(id, |row| {
+            self.tell_late(row);
+            if stack::push(self.number, id, || row.enter()) && self.polls {
+                self.mark(row, Part::Resume);
+            }
+        });
     }
 
     #[inline]
     pub(crate) fn exit<const OWN_IDS: bool>(&self, id: u64) {
-        let Some(row) = self.row_of::<OWN_IDS>(id) else { return };
-        if let Some(nanos) = stack::pop(self.number, id) {
+        self.with_row::<OWN_IDS, _>(id, |row| {
+            let Some(nanos) = stack::pop(self.number, id) else { return };
             row.left(nanos);
             if self.polls {
-                self.within(id, || self.mark(&row, Part::Suspend));
+                self.within(id, || self.mark(row, Part::Suspend));
             }
-        }
+        });
     }
 
     #[inline(never)]
@@ -536,21 +549,20 @@ impl Recorder {
     #[inline]
     pub(crate) fn close(&self, id: u64) {
         self.start(id);
-        if let Some(row) = self.row_of::<false>(id) {
-            self.close_row::<false>(id, &row);
-        }
+        self.with_row::<false, _>(id, |row| self.close_row::<false>(id, row));
     }
 
     #[inline]
-    fn close_row<const OWN_IDS: bool>(&self, id: u64, row: &Found<'_>) {
+    fn close_row<const OWN_IDS: bool>(&self, id: u64, row: &Row) {
         if !self.is_silent() {
             self.tell_late(row);
             let stop = row.callsite(self.naming).and_then(|site| site.other_type(Part::Stop));
             if let Some(ty) = stop {
-                if panicking() || row.has_failed() {
-                    Self::stop_failed(ty, row);
-                } else {
-                    Self::stop_here::<true>(ty, row, Outcome::Ok);
+                match row.plain_ids() {
+                    Some(ids) if !panicking() => {
+                        ids.emit(&Stop::<true> { ty, row, outcome: Outcome::Ok });
+                    }
+                    _ => Self::stop_otherwise(ty, row),
                 }
             }
         }
@@ -561,16 +573,17 @@ impl Recorder {
         }
     }
 
-    #[cold]
+    /// Records the Stop of a span that has failed, or that is not plain.
     #[inline(never)]
-    fn stop_failed(ty: &'static EventType, row: &Row) {
-        let outcome = if panicking() { Outcome::Panicked } else { Outcome::Err };
-        Self::stop_here::<false>(ty, row, outcome);
-    }
-
-    #[inline]
-    fn stop_here<const IS_OK: bool>(ty: &'static EventType, row: &Row, outcome: Outcome) {
-        row.with_ids(|ids| ids.emit(&Stop::<IS_OK> { ty, row, outcome }));
+    fn stop_otherwise(ty: &'static EventType, row: &Row) {
+        let outcome = match row.has_failed() {
+            _ if panicking() => Outcome::Panicked,
+            true => Outcome::Err,
+            false => Outcome::Ok,
+        };
+        if let Some(ids) = row.ids() {
+            ids.emit(&Stop::<false> { ty, row, outcome });
+        }
     }
 
     /// The innermost span that this thread has entered.

@@ -5,10 +5,13 @@
 //! when the last handle is gone, so the words need no order of their own. The row's id is stored
 //! last (release) and read first (acquire).
 
-use std::{mem::ManuallyDrop, sync::Arc};
+use std::sync::Arc;
 
-use nettrace_event::trace_context::TraceState;
-use nettrace_writer::bridge::{Began, SpanIds};
+use nettrace_event::{AnyEvent, trace_context::TraceState};
+use nettrace_writer::{
+    bridge::{Began, Entry, KeptIds, SpanIds},
+    event::EventType,
+};
 
 use crate::{
     callsite::{Callsite, Naming},
@@ -36,8 +39,7 @@ pub(crate) struct Row {
     id: AtomicU64,
     /// Its [callsite](Callsite::to_word).
     callsite: AtomicU64,
-    /// The [words](SpanIds::to_words) of its ids. Each is stored and loaded by itself.
-    ids: [AtomicU64; 6],
+    ids: KeptIds,
     began: AtomicU64,
     /// The sessions that were told of its start (lower half), as of which change (upper half).
     told: AtomicU64,
@@ -62,7 +64,7 @@ impl Row {
         Self {
             id: AtomicU64::new(FREE),
             callsite: AtomicU64::new(0),
-            ids: [const { AtomicU64::new(0) }; 6],
+            ids: KeptIds::new(),
             began: AtomicU64::new(0),
             told: AtomicU64::new(0),
             thread: AtomicU64::new(0),
@@ -86,23 +88,25 @@ impl Row {
     #[inline]
     pub(crate) fn ids(&self) -> Option<SpanIds> {
         let state = if self.has_state() { self.state_there() } else { None };
-        SpanIds::from_words(self.words(), state)
+        self.ids.get(state)
     }
 
-    /// Calls `f` with the ids of the span, if it has some.
+    /// Puts the span in force.
     #[inline]
-    pub(crate) fn with_ids<R>(&self, f: impl FnOnce(&SpanIds) -> R) -> Option<R> {
-        if self.has_state() {
-            return self.ids().as_ref().map(f);
-        }
-        // There is nothing to drop.
-        let ids = ManuallyDrop::new(SpanIds::from_words(self.words(), None)?);
-        Some(f(&ids))
+    pub(crate) fn enter(&self) -> Option<Entry> {
+        if self.has_state() { self.enter_with_state() } else { self.ids.enter() }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn enter_with_state(&self) -> Option<Entry> {
+        self.ids().map(|ids| ids.enter())
+    }
+
+    /// The ids of a span that has nothing of what few spans have.
     #[inline]
-    fn words(&self) -> [u64; 6] {
-        self.ids.each_ref().map(|word| word.load(Ordering::Relaxed))
+    pub(crate) fn plain_ids(&self) -> Option<&KeptIds> {
+        (self.rare.load(Ordering::Relaxed) == 0).then_some(&self.ids)
     }
 
     #[inline]
@@ -183,16 +187,19 @@ impl Row {
         self.rare.fetch_or(MORE_BUSY, Ordering::Relaxed);
     }
 
-    /// How long it was entered, and how often.
+    /// How long it was entered on the thread on which it began, and how often, unless that is
+    /// [more](Self::busy) than a word can have.
     #[inline]
-    pub(crate) fn busy(&self) -> Busy {
-        let here = Busy::from_word(self.busy.load(Ordering::Relaxed));
-        if self.rare.load(Ordering::Relaxed) & MORE_BUSY == 0 { here } else { self.more(here) }
+    pub(crate) fn busy_here(&self) -> Busy {
+        Busy::from_word(self.busy.load(Ordering::Relaxed))
     }
 
-    #[cold]
-    #[inline(never)]
-    fn more(&self, here: Busy) -> Busy {
+    /// How long it was entered, and how often.
+    pub(crate) fn busy(&self) -> Busy {
+        let here = self.busy_here();
+        if self.rare.load(Ordering::Relaxed) & MORE_BUSY == 0 {
+            return here;
+        }
         let elsewhere = Busy::from_word(self.busy_elsewhere.load(Ordering::Relaxed));
         let [nanos, polls] = &self.more_busy;
         Busy {
@@ -285,21 +292,36 @@ impl Row {
         self.id.load(Ordering::Relaxed) == FREE && take().is_ok()
     }
 
-    /// Makes the row a span's. The caller has taken it.
+    /// Begins a span in whatever is in force, with ids that are kept here: see [`KeptIds::begin`].
+    /// The caller has taken the row.
     #[inline]
-    pub(crate) fn fill(&self, id: u64, thread: u64, new: &New<'_>) {
+    pub(crate) fn begin(&self, start: &dyn AnyEvent, ty: &'static EventType) -> Option<Began> {
+        self.ids.begin(start, ty)
+    }
+
+    /// Keeps the ids of a span. The caller has taken the row.
+    pub(crate) fn keep_ids(&self, ids: &SpanIds) {
+        self.ids.keep(ids);
+        if let Some(state) = ids.state() {
+            self.rare.store(STATE, Ordering::Relaxed);
+            self.set_state(Some(Arc::clone(state)));
+        }
+    }
+
+    /// [`SpanIds::number`] of the ids that are kept here.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        self.ids.number()
+    }
+
+    /// Makes the row a span's. The caller has taken it, and it has the span's ids.
+    #[inline]
+    pub(crate) fn fill(&self, id: u64, thread: u64, new: &New) {
         self.callsite.store(new.callsite.to_word(), Ordering::Relaxed);
         self.began.store(new.began.to_word(), Ordering::Relaxed);
         self.told.store(new.told.to_word(), Ordering::Relaxed);
         self.thread.store(thread, Ordering::Relaxed);
         self.busy.store(0, Ordering::Relaxed);
-        for (word, value) in self.ids.iter().zip(new.ids.to_words()) {
-            word.store(value, Ordering::Relaxed);
-        }
-        if let Some(state) = new.ids.state() {
-            self.rare.store(STATE, Ordering::Relaxed);
-            self.set_state(Some(Arc::clone(state)));
-        }
         self.id.store(id, Ordering::Release);
     }
 
@@ -354,10 +376,9 @@ impl Told {
     }
 }
 
-/// What a span begins with.
-pub(crate) struct New<'a> {
+/// What a span begins with, besides ids.
+pub(crate) struct New {
     pub(crate) callsite: &'static Callsite,
-    pub(crate) ids: &'a SpanIds,
     pub(crate) began: Began,
     pub(crate) told: Told,
 }

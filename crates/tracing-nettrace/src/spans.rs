@@ -39,7 +39,8 @@ const GENERATION_BITS: u32 = 13;
 /// A row that is taken for a span, which has no id yet.
 #[derive(Debug)]
 pub(crate) struct Taken<'a> {
-    row: Found<'a>,
+    /// It gets the span's ids before the span is [kept](Spans::open).
+    pub(crate) row: Found<'a>,
     place: usize,
     thread: u64,
 }
@@ -80,36 +81,42 @@ impl Spans {
         Self { first: OnceLock::new(), others: Others::new(others), number }
     }
 
-    /// The span with this id.
+    /// The span with this id, if it is in the first of its places.
     #[inline]
-    pub(crate) fn find(&self, id: u64) -> Option<Found<'_>> {
+    pub(crate) fn find_near(&self, id: u64) -> Option<&Row> {
         let row = &self.first.get()?[near_place(id, 0)].0;
-        if row.id() == id { Some(Found::First(row)) } else { self.search(id) }
+        (row.id() == id).then_some(row)
     }
 
-    /// [`find`](Self::find) for a span that is not in the first of its places.
-    #[inline(never)]
-    fn search(&self, id: u64) -> Option<Found<'_>> {
+    /// The span with this id.
+    pub(crate) fn find(&self, id: u64) -> Option<Found<'_>> {
+        if let Some(row) = self.find_near(id) {
+            return Some(Found::First(row));
+        }
         let first = self.first.get()?;
         let mut near = (1..PROBES).map(|probe| &first[near_place(id, probe)].0);
         let found = near.find(|row| row.id() == id);
         found.map(Found::First).or_else(|| self.find_other(id))
     }
 
-    #[inline(never)]
     fn find_other(&self, id: u64) -> Option<Found<'_>> {
         self.others.find(id).map(Found::Other)
     }
 
-    /// The span whose id was [chosen here](Self::open_with_own_id).
+    /// The span whose id was [chosen here](Self::open_with_own_id), if it is in the first level.
     #[inline]
+    pub(crate) fn at_place(&self, id: u64) -> Option<&Row> {
+        let row = &self.first.get()?.get((id & PLACE) as usize)?.0;
+        (row.id() == id).then_some(row)
+    }
+
+    /// The span whose id was [chosen here](Self::open_with_own_id).
     pub(crate) fn at(&self, id: u64) -> Option<Found<'_>> {
-        let place = (id & PLACE) as usize;
-        if place >= FIRST {
-            return self.find_other(id);
+        match self.at_place(id) {
+            Some(row) => Some(Found::First(row)),
+            None if (id & PLACE) as usize >= FIRST => self.find_other(id),
+            None => None,
         }
-        let row = &self.first.get()?[place].0;
-        (row.id() == id).then_some(Found::First(row))
     }
 
     /// Takes a row for a span under an id that no open span has. `None`: there is no room.
@@ -160,7 +167,7 @@ impl Spans {
 
     /// Keeps a span under an id that no open span has. Returns `false` if that is not possible.
     #[inline]
-    pub(crate) fn open(&self, taken: Taken<'_>, id: u64, new: &New<'_>) -> bool {
+    pub(crate) fn open(&self, taken: Taken<'_>, id: u64, new: &New) -> bool {
         taken.row.fill(id, taken.thread, new);
         match taken.row {
             Found::First(_) => true,
@@ -171,42 +178,52 @@ impl Spans {
     /// Keeps a span, and chooses its id: a number that no other span has, and the place of its row.
     /// `None`: that is not possible.
     #[inline]
-    pub(crate) fn open_with_own_id(&self, taken: Taken<'_>, new: &New<'_>) -> Option<u64> {
-        let id = new.ids.number() << PLACE_BITS | taken.place as u64;
+    pub(crate) fn open_with_own_id(&self, taken: Taken<'_>, new: &New) -> Option<u64> {
+        let id = taken.row.number() << PLACE_BITS | taken.place as u64;
         self.open(taken, id, new).then_some(id)
     }
 
     /// Gives the row of a span back, or keeps it.
     #[inline]
-    pub(crate) fn close(&self, id: u64, row: &Found<'_>) {
+    pub(crate) fn close(&self, id: u64, row: &Row) {
         row.end();
-        let Found::First(row) = *row else { return self.close_other(id) };
+        let place = near_place(id, 0);
+        if !self.is_at(place, row) {
+            return self.close_elsewhere(id, row);
+        }
         // The registry gives its place to a span of the same thread again.
-        let is_kept = row.is_of(thread()) && {
-            let place = near_place(id, 0);
-            self.first.get().is_some_and(|rows| ptr::eq(&rows[place].0, row))
-                && kept::keep(self.number, place as u8, row, &self.first)
-        };
-        if !is_kept {
+        if !row.is_of(thread()) || !kept::keep(self.number, place as u8, row, &self.first) {
             row.give_back();
+        }
+    }
+
+    /// Whether a row is that of a place in the first level.
+    #[inline]
+    fn is_at(&self, place: usize, row: &Row) -> bool {
+        self.first.get().is_some_and(|rows| ptr::eq(&rows[place].0, row))
+    }
+
+    /// [`close`](Self::close) for a span that is not in the first of its places.
+    #[inline(never)]
+    fn close_elsewhere(&self, id: u64, row: &Row) {
+        if (1..PROBES).any(|probe| self.is_at(near_place(id, probe), row)) {
+            row.give_back();
+        } else {
+            self.others.remove(id);
         }
     }
 
     /// [`close`](Self::close) for a span whose id was [chosen here](Self::open_with_own_id).
     #[inline]
-    pub(crate) fn close_at(&self, id: u64, row: &Found<'_>) {
+    pub(crate) fn close_at(&self, id: u64, row: &Row) {
         row.end();
-        let Found::First(row) = *row else { return self.close_other(id) };
         let place = (id & PLACE) as usize;
-        if !kept::keep(self.number, place as u8, row, &self.first) {
+        if place >= FIRST {
+            self.others.remove(id);
+        } else if !kept::keep(self.number, place as u8, row, &self.first) {
             kept::set_near(place);
             row.give_back();
         }
-    }
-
-    #[inline(never)]
-    fn close_other(&self, id: u64) {
-        self.others.remove(id);
     }
 
     /// Takes a free row: in the first level at one of these places, or a new one. Returns its
@@ -295,13 +312,15 @@ mod tests {
             let ids = SpanIds::new(Within::Nothing);
             let callsite = Callsite::of(&METADATA, Naming::default().shared()).unwrap();
             let told = Told { changes: 0, sessions: 0 };
-            let new = &New { callsite, ids: &ids, began: Began::now(), told };
+            let new = &New { callsite, began: Began::now(), told };
             if self.has_own_ids {
                 let taken = self.spans.take_anywhere().unwrap();
+                taken.row.keep_ids(&ids);
                 self.spans.open_with_own_id(taken, new).unwrap()
             } else {
                 let id = self.ids.lock().unwrap().pop().unwrap();
                 let taken = self.spans.take_for(id).unwrap();
+                taken.row.keep_ids(&ids);
                 assert!(self.spans.open(taken, id, new));
                 id
             }

@@ -47,7 +47,7 @@ fn write_list(record: &Record) -> bool {
 }
 
 /// Writes an escape for a span without labels, if it fits.
-#[inline]
+#[inline(always)]
 pub(super) fn write_ids(record: &Record, ids: &Ids, version: u64) -> bool {
     let goes_on = goes_on(record);
     let Some(room) = Room::for_next(record, SPAN_LEN) else { return false };

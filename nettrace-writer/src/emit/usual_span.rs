@@ -3,7 +3,7 @@
 
 use std::num::NonZero;
 
-use nettrace_event::{AnyEvent, EventType};
+use nettrace_event::{AnyEvent, EventType, encode_in_line};
 use nettrace_span::{
     Elapsed, Outcome,
     backend::{Open, PlainStop, Until, UsualSpans, begin_usual_with, end_usual_with},
@@ -66,7 +66,7 @@ fn end(
 fn record_stop(stop: &PlainStop, ty: &'static EventType) {
     // If nobody listens any more, `record` finds that out.
     let Some(buffer) = local::begin_current(ty) else { return record(stop, ty) };
-    let encode = |room: &mut [u8], counter| stop.encode_in_line(room, counter);
+    let encode = |room: &mut [u8], counter| encode_in_line(stop, room, counter);
     if place_now_with(buffer, ty, encode).is_none() {
         record_or_move_on(buffer, stop, ty);
     }

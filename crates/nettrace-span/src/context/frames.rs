@@ -33,7 +33,7 @@ pub use self::captured::{MARKS, inherit};
 #[cfg(feature = "testing")]
 pub use self::captured::{MAX_CAPTURE, captured, enter_capture, span_ids};
 pub use self::{
-    begin::{Above, Begun, new_ids, new_plain_ids},
+    begin::{Above, Begun, enter_plain, new_ids, new_plain_ids},
     here::{NOBODY_ALIGN, NOBODY_LEN, current, home, nobody, set_current, set_home},
     in_force::{InForce, activity, with_current, with_span},
     list::decode,
@@ -303,15 +303,22 @@ pub fn leave(entered: &Entered) {
 
 /// Ends a scope, and those within it. Does nothing if it has ended.
 #[inline(never)]
-pub fn close(entered: &Entered) {
+pub(crate) fn close(entered: &Entered) {
     leave_by(entered, Frames::cut_off);
+}
+
+/// [`close`] for a caller that has the scope in registers.
+#[inline]
+pub fn close_in_line(entered: Entered) {
+    leave_by(&entered, Frames::cut_off);
 }
 
 /// Ends a scope. `if_outer` does it if the scope is not the innermost, or has ended.
 #[inline]
 fn leave_by(entered: &Entered, if_outer: fn(&mut Frames, &Entered)) {
     if entered.is_something() && !Here::get().is_some_and(|here| here.leave(entered)) {
-        leave_slowly(entered, if_outer);
+        // A copy: the scope that was asked about can be in registers.
+        leave_slowly(&Entered { ..*entered }, if_outer);
     }
 }
 

@@ -171,6 +171,7 @@ impl Sampling {
     }
 
     /// Whether a trace is recorded. `caller` has the caller's flags and state.
+    #[inline]
     pub(crate) fn keeps(
         self,
         trace: TraceId,

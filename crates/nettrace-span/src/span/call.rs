@@ -4,7 +4,6 @@ use std::{convert::Infallible, fmt, marker::PhantomData, mem};
 
 use nettrace_event::{
     Emit as _, EventType, FieldType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding,
-    payload::{Encoded, NetTraceEncoder, SliceBuffer},
 };
 
 use super::{
@@ -136,16 +135,6 @@ pub struct PlainStop {
     pub(super) has_polls: bool,
     pub(super) polls: u32,
     pub(super) busy: Elapsed,
-}
-
-impl PlainStop {
-    /// Does what [`AnyEvent::encode_into`](nettrace_event::AnyEvent::encode_into) does, in line.
-    #[inline]
-    pub fn encode_in_line(&self, room: &mut [u8], counter: u64) -> Encoded {
-        let mut encoder = NetTraceEncoder::new(SliceBuffer::new(room)).at(counter);
-        self.encode(&mut encoder);
-        encoder.into_buffer().finish()
-    }
 }
 
 impl TraceEvent for PlainStop {

@@ -13,7 +13,7 @@ use super::{Recorder, Within};
 use crate::{
     callsite::Callsite,
     parts::Lost,
-    row::{New, Told},
+    row::{New, Row, Told},
     schema::Part,
     spans::Taken,
     stats,
@@ -96,24 +96,29 @@ impl Recorder {
         self.tell_entered();
         let told = Told { changes, sessions: ty.enabled() };
         let Some(taken) = self.take(callsite, id, Some(ty)) else { return id };
-        let (ids, began) = match within {
-            Within::Current => values.with_event(ty, |start| SpanIds::begin(start, ty)),
-            _ => self.begin_elsewhere(within, ty, values),
+        let row = &*taken.row;
+        let began = match within {
+            Within::Current => values.with_event(ty, |start| row.begin(start, ty)),
+            _ => None,
         };
-        self.open(taken, id, &New { callsite, ids: &ids, began, told })
+        let began = began.unwrap_or_else(|| self.begin_elsewhere(row, within, ty, values));
+        self.open(taken, id, &New { callsite, began, told })
     }
 
-    /// Begins a span that is not in whatever is in force, and records its Start.
+    /// Begins a span that is not in whatever is in force, or of which that decides more than ids,
+    /// and records its Start.
     #[inline(never)]
     fn begin_elsewhere<R: Recorded>(
         &self,
+        row: &Row,
         within: Within,
         ty: &'static EventType,
         values: &R,
-    ) -> (SpanIds, Began) {
+    ) -> Began {
         let ids = self.ids_within(within);
         let began = values.with_event(ty, |start| ids.emit_dyn(start, ty));
-        (ids, began)
+        row.keep_ids(&ids);
+        began
     }
 
     /// A span begins whose Start is lost because its type was refused. So sessions are told of it
@@ -146,9 +151,9 @@ impl Recorder {
     ) -> Option<u64> {
         self.tell_entered();
         let Some(taken) = self.take(callsite, id, None) else { return id };
-        let (ids, began) = (self.ids_within(within), Began::now());
-        let told = Told { changes, sessions: 0 };
-        self.open(taken, id, &New { callsite, ids: &ids, began, told })
+        taken.row.keep_ids(&self.ids_within(within));
+        let (began, told) = (Began::now(), Told { changes, sessions: 0 });
+        self.open(taken, id, &New { callsite, began, told })
     }
 
     /// Makes ids for a span that begins there.
@@ -192,7 +197,7 @@ impl Recorder {
 
     /// Keeps a span that has begun. Returns its id.
     #[inline]
-    pub(super) fn open(&self, taken: Taken<'_>, id: Option<u64>, new: &New<'_>) -> Option<u64> {
+    pub(super) fn open(&self, taken: Taken<'_>, id: Option<u64>, new: &New) -> Option<u64> {
         match id {
             Some(id) => self.spans.open(taken, id, new).then_some(id),
             None => self.spans.open_with_own_id(taken, new),

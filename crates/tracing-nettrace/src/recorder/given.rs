@@ -157,7 +157,8 @@ impl Recorder {
             if let Some(ty) = ty {
                 start.with_event(ty, |start| ids.emit_dyn(start, ty));
             }
-            self.open(taken, Some(id), &New { callsite, ids: &ids, began: *began, told });
+            taken.row.keep_ids(&ids);
+            self.open(taken, Some(id), &New { callsite, began: *began, told });
         }
         records
     }

@@ -164,6 +164,29 @@ pub(crate) fn begin_plain(here: Here, put: impl FnOnce(&Ids, u64, Entered)) -> O
     Some((ids, number))
 }
 
+/// [`enter_span`](super::enter_span) for a span without `tracestate` that has this number, where no
+/// labels are in force. If nothing else was in force there since the last time, its frame is still
+/// there, and nobody asks for its `ids`. `None`: nothing is put in force.
+#[inline]
+pub fn enter_plain(number: u64, ids: impl FnOnce() -> Option<Ids>) -> Option<Entered> {
+    let here = Here::get()?;
+    let mut frames = here.frames()?;
+    let frames = &mut *frames;
+    let [outer, next, ..] = frames.frames.get_mut(frames.depth..)? else { return None };
+    // A frame that was never used has the version 0.
+    if outer.start != outer.end || number == 0 {
+        return None;
+    }
+    let (version, labels, serial) = (inherit(number), outer.start..outer.start, frames.last + 1);
+    if next.version == version {
+        next.serial = serial;
+        (next.start, next.end) = (labels.start, labels.end);
+    } else {
+        next.set(serial, version, Some(ids()?), false, labels, None);
+    }
+    Some(here.enter_next(frames, version))
+}
+
 /// [`new_ids`] in the span in force, if that is plain.
 #[inline]
 #[must_use]
