@@ -168,7 +168,7 @@ cfg_if::cfg_if! {
         pub use nettrace_span::{
             Context, ContextScope, Elapsed, End, EnteredSpan, FutureExt, InSpan, LabelError,
             LabelScope, MAX_LABEL_BYTES, Outcome, Parent, PolledSpan, Sampling, Span, SpanEvents,
-            StartTime, WithContext, enter_labels, traits::TraceSpan,
+            SpanPoll, StartTime, WithContext, enter_labels, traits::TraceSpan,
         };
     }
 }

@@ -65,7 +65,7 @@ pub use crate::{
     },
     span::{
         Elapsed, End, EnteredSpan, FutureExt, InSpan, Outcome, Parent, PolledSpan, Sampling, Span,
-        SpanEvents, StartTime, TraceSpan,
+        SpanEvents, SpanPoll, StartTime, TraceSpan,
     },
 };
 

@@ -54,19 +54,20 @@ impl<B: Body> Body for TracedBody<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let mut this = self.project();
         let Some(mut body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(None) };
-        let mut polled = Poll::Pending;
-        this.tracked.poll(|exchange| {
-            polled = body.as_mut().poll_frame(cx);
-            exchange.and_then(|exchange| match &polled {
-                Poll::Pending => None,
-                Poll::Ready(None) => Some(exchange.outcome()),
-                Poll::Ready(Some(Err(_))) => Some(Outcome::Err),
-                Poll::Ready(Some(Ok(frame))) => {
-                    note(exchange, frame);
-                    body.is_end_stream().then(|| exchange.outcome())
-                }
-            })
+        let poll = this.tracked.begin_poll();
+        let polled = body.as_mut().poll_frame(cx);
+        let has_ended = poll.end(|exchange| match &polled {
+            Poll::Pending => None,
+            Poll::Ready(None) => Some(exchange.outcome()),
+            Poll::Ready(Some(Err(_))) => Some(Outcome::Err),
+            Poll::Ready(Some(Ok(frame))) => {
+                note(exchange, frame);
+                body.is_end_stream().then(|| exchange.outcome())
+            }
         });
+        if has_ended {
+            this.tracked.forget();
+        }
         polled
     }
 

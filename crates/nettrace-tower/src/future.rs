@@ -63,16 +63,16 @@ where
         let mut this = self.project();
         // It is `None` only while this is being dropped.
         let Some(future) = this.future.as_mut().as_pin_mut() else { return Poll::Pending };
-        // Not returned by the closure: a response is large, and would be moved once more.
-        let mut polled = Poll::Pending;
-        this.tracked.poll(|exchange| {
-            polled = future.poll(cx);
-            exchange.and_then(|exchange| match &polled {
-                Poll::Ready(Ok(response)) => head(exchange, response),
-                Poll::Ready(Err(_)) => Some(Outcome::Err),
-                Poll::Pending => None,
-            })
+        let poll = this.tracked.begin_poll();
+        let polled = future.poll(cx);
+        let has_ended = poll.end(|exchange| match &polled {
+            Poll::Ready(Ok(response)) => head(exchange, response),
+            Poll::Ready(Err(_)) => Some(Outcome::Err),
+            Poll::Pending => None,
         });
+        if has_ended {
+            this.tracked.forget();
+        }
         let response = ready!(polled)?;
         let tracked = this.tracked.take();
         Poll::Ready(Ok(response.map(|body| TracedBody::new(body, tracked))))

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use nettrace_writer::{Context, Outcome, PolledSpan};
+use nettrace_writer::{Context, ContextScope, Outcome, PolledSpan, SpanPoll};
 
 use crate::events::Exchange;
 
@@ -17,28 +17,22 @@ pub(crate) enum ResponsePolling {
 }
 
 impl ResponsePolling {
-    /// Polls by `f`, which gets what is known of the request if it is recorded. If it returns an
-    /// outcome, the span ends.
+    /// Begins a poll, which lasts until [`ResponsePoll::end`].
     #[inline]
-    pub(crate) fn poll(&mut self, f: impl FnOnce(Option<&mut Exchange>) -> Option<Outcome>) {
-        let is_recorded = matches!(self, Self::Span(span) if span.span().is_recorded());
+    pub(crate) fn begin_poll(&mut self) -> ResponsePoll<'_> {
         match self {
-            Self::Span(span) if is_recorded => {
-                let mut has_ended = false;
-                span.poll(|exchange| {
-                    let outcome = f(Some(exchange));
-                    has_ended = outcome.is_some();
-                    ((), outcome)
-                });
-                // It is in force no more, so that it need not be looked at either. What it has had
-                // to drop, it has dropped.
-                if has_ended {
-                    const { assert!(!mem::needs_drop::<Exchange>()) };
-                    mem::forget(self.take());
-                }
-            }
-            other => drop(other.within(|| f(None))),
+            Self::Span(span) => ResponsePoll::Span(span.begin_poll()),
+            Self::Caller(context) => ResponsePoll::Caller(context.enter()),
+            Self::Nothing => ResponsePoll::Nothing,
         }
+    }
+
+    /// Forgets a span that has ended. It is in force no more, so that it need not be looked at
+    /// either. What it has had to drop, it has dropped.
+    #[inline]
+    pub(crate) fn forget(&mut self) {
+        const { assert!(!mem::needs_drop::<Exchange>()) };
+        mem::forget(self.take());
     }
 
     /// Calls `f`, which is no poll.
@@ -54,5 +48,24 @@ impl ResponsePolling {
     /// Leaves nothing in its place.
     pub(crate) fn take(&mut self) -> Self {
         mem::replace(self, Self::Nothing)
+    }
+}
+
+/// A poll that is under way.
+pub(crate) enum ResponsePoll<'a> {
+    Span(SpanPoll<'a, Exchange>),
+    Caller(#[expect(dead_code, reason = "in force until it is dropped")] ContextScope),
+    Nothing,
+}
+
+impl ResponsePoll<'_> {
+    /// Ends it. `outcome` gets what is known of the request, if it is recorded. If it returns an
+    /// outcome, the span ends, and this returns `true`.
+    #[inline]
+    pub(crate) fn end(self, outcome: impl FnOnce(&mut Exchange) -> Option<Outcome>) -> bool {
+        let Self::Span(mut poll) = self else { return false };
+        let outcome = if poll.is_recorded() { outcome(&mut poll) } else { None };
+        poll.end(outcome);
+        outcome.is_some()
     }
 }

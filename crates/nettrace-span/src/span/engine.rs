@@ -30,7 +30,7 @@ pub use self::{
     usual::{UsualSpans, begin_usual_with, end_usual_with},
 };
 pub(super) use self::{
-    poll::{Polled, Polls, before_polls, poll},
+    poll::{InPoll, Polled, Polls, before_polls, poll},
     usual::usual_spans,
 };
 use super::{Elapsed, End, Outcome, Parent, Sampling, SpanEvents, Started};
@@ -190,6 +190,25 @@ impl Active {
         }
     }
 
+    /// [`put_in_force`](Self::put_in_force) for a span that is not, where its frame may still be:
+    /// see [`Here::enter_again`]. It has no `tracestate`, or there is no `here`.
+    #[inline]
+    fn enter_again(&mut self, here: Option<Here>) {
+        match here.and_then(|here| here.enter_again(self.begun.number)) {
+            Some(entered) => self.entered = entered,
+            None => self.put_in_force(),
+        }
+    }
+
+    /// Ends the span's scope, and what is within it.
+    #[inline]
+    fn leave(&mut self, here: Option<Here>) {
+        if !here.is_some_and(|here| here.leave(&self.entered)) {
+            frames::close(&self.entered);
+        }
+        self.entered.forget();
+    }
+
     /// Whether the span's scope is the innermost one.
     #[inline]
     fn is_innermost(&self, here: Option<Here>) -> bool {
@@ -230,14 +249,17 @@ impl Inside<'_> {
     fn leave(self, here: Option<Here>) {
         let mut inside = ManuallyDrop::new(self);
         if let Some(active) = &mut inside.open.0 {
-            if !here.is_some_and(|here| here.leave(&active.entered)) {
-                frames::close(&active.entered);
-            }
-            active.entered.forget();
+            active.leave(here);
         }
         if inside.ends {
             inside.open.0 = None;
         }
+    }
+
+    /// [`leave`](Self::leave) for generic code.
+    #[inline(never)]
+    fn leave_out_of_line(self) {
+        self.leave(Here::get());
     }
 }
 

@@ -72,16 +72,15 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let mut this = self.project();
         let Some(future) = this.future.as_mut().as_pin_mut() else { return Poll::Pending };
+        let poll = this.span.begin_poll();
+        let polled = future.poll(cx);
         let result = this.result;
-        this.span.poll_with(
-            |_| future.poll(cx),
-            |polled| polled.is_ready().then_some(Outcome::Ok),
-            |events, polled, end| {
-                if let Poll::Ready(output) = polled {
-                    result(events, output, end);
-                }
-            },
-        )
+        poll.end_with(polled.is_ready().then_some(Outcome::Ok), |events, end| {
+            if let Poll::Ready(output) = &polled {
+                result(events, output, *end);
+            }
+        });
+        polled
     }
 }
 

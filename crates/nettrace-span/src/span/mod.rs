@@ -82,7 +82,7 @@ pub use self::{
     events::{End, SpanEvents},
     future::InSpan,
     future_ext::FutureExt,
-    polled::PolledSpan,
+    polled::{PolledSpan, SpanPoll},
 };
 use crate::context::Context;
 pub use crate::context::Sampling;

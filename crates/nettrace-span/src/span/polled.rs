@@ -2,13 +2,15 @@
 
 use std::{
     fmt,
+    marker::PhantomData,
     ops::{Deref, DerefMut},
 };
 
 use super::{
     End, Outcome, Parent, Sampling, Span, SpanEvents,
-    engine::{self, Before, Polled, Polls, Until},
+    engine::{self, Before, InPoll, Polled, Polls, Until},
 };
+use crate::context::NotAcrossAwait;
 
 /// A span of something that is polled and is no future, such as a stream or the body of a response:
 /// what [`in_span`](crate::FutureExt::in_span) is for a future.
@@ -68,24 +70,22 @@ impl<E: SpanEvents> PolledSpan<E> {
     /// outcome, the span ends with it. After the end of the span, this only calls `f`.
     #[inline]
     pub fn poll<R>(&mut self, f: impl FnOnce(&mut E) -> (R, Option<Outcome>)) -> R {
-        self.poll_with(f, |(_, outcome)| *outcome, |events, _, end| events.stop(&end)).0
+        let poll = self.begin_poll();
+        let (result, outcome) = f(poll.events);
+        poll.end(outcome);
+        result
     }
 
-    /// As [`poll`](Self::poll). `outcome` says whether the span ends, and `stop` records the Stop.
+    /// Begins a [`poll`](Self::poll), which lasts until [`SpanPoll::end`]. No closure, because what
+    /// it takes and what it returns would be moved once more.
     #[inline]
-    pub(super) fn poll_with<R>(
-        &mut self,
-        f: impl FnOnce(&mut E) -> R,
-        outcome: impl FnOnce(&R) -> Option<Outcome>,
-        stop: impl FnOnce(&mut E, &R, End),
-    ) -> R {
-        let Self { span, polls } = self;
-        let Span { open, events } = span;
-        let (f, result) = (Some(f), None);
-        let mut polled = PolledBy { events, f, outcome: Some(outcome), stop: Some(stop), result };
-        engine::poll(open, polls, &mut polled, E::tells_polls(), None);
-        let Some(result) = polled.result else { unreachable!("it is polled once") };
-        result
+    pub fn begin_poll(&mut self) -> SpanPoll<'_, E> {
+        let Self { span: Span { open, events }, polls } = self;
+        let poll = InPoll::begin(open, polls);
+        if E::tells_polls() && poll.is_counted() {
+            events.resume();
+        }
+        SpanPoll { poll, events, not_send: PhantomData }
     }
 
     /// As [`poll`](Self::poll), for a span whose Stop is [`SpanEvents::plain_polled`].
@@ -142,39 +142,61 @@ impl<E: SpanEvents, F: FnMut() -> Option<Outcome>> Polled for PolledPlainly<'_, 
     }
 }
 
-/// What [`PolledSpan::poll_with`] is given, and what it returns.
-struct PolledBy<'a, E, R, F, O, S> {
+/// A poll of a [`PolledSpan`] that is under way. If this is dropped, the poll has unwound.
+///
+/// Dereferences to the span's events.
+#[must_use = "a poll that is dropped has unwound"]
+pub struct SpanPoll<'a, E: SpanEvents> {
+    poll: InPoll<'a>,
     events: &'a mut E,
-    f: Option<F>,
-    outcome: Option<O>,
-    stop: Option<S>,
-    result: Option<R>,
+    not_send: PhantomData<NotAcrossAwait>,
 }
 
-impl<E, R, F, O, S> Polled for PolledBy<'_, E, R, F, O, S>
-where
-    E: SpanEvents,
-    F: FnOnce(&mut E) -> R,
-    O: FnOnce(&R) -> Option<Outcome>,
-    S: FnOnce(&mut E, &R, End),
-{
-    fn resume(&mut self) {
-        self.events.resume();
+impl<E: SpanEvents> SpanPoll<'_, E> {
+    /// Whether the span has not ended before this poll, and is not sampled out.
+    #[inline]
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.poll.is_counted()
     }
 
-    fn poll(&mut self) -> Option<Outcome> {
-        let (f, outcome) = (self.f.take()?, self.outcome.take()?);
-        outcome(self.result.insert(f(self.events)))
+    /// Ends the poll. If there is an outcome, the span ends with it.
+    #[inline]
+    pub fn end(self, outcome: Option<Outcome>) {
+        self.end_with(outcome, |events, end| events.stop(end));
     }
 
-    fn suspend(&mut self) {
-        self.events.suspend();
-    }
-
-    fn stop(&mut self, end: &End) {
-        if let (Some(stop), Some(result)) = (self.stop.take(), &self.result) {
-            stop(self.events, result, *end);
+    /// [`end`](Self::end). `stop` records the Stop.
+    #[inline]
+    pub(super) fn end_with(self, outcome: Option<Outcome>, stop: impl FnOnce(&mut E, &End)) {
+        let Self { mut poll, events, .. } = self;
+        if E::tells_polls() && poll.is_counted() {
+            poll.put_in_force_after(outcome.is_some());
+            events.suspend();
         }
+        poll.end(outcome, |end| stop(events, end));
+    }
+}
+
+impl<E: SpanEvents> Deref for SpanPoll<'_, E> {
+    type Target = E;
+
+    #[inline]
+    fn deref(&self) -> &E {
+        self.events
+    }
+}
+
+impl<E: SpanEvents> DerefMut for SpanPoll<'_, E> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut E {
+        self.events
+    }
+}
+
+impl<E: SpanEvents> fmt::Debug for SpanPoll<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpanPoll").finish_non_exhaustive()
     }
 }
 

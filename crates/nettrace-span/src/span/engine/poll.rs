@@ -92,7 +92,7 @@ pub(in crate::span) fn poll(
         return poll_sampled_out(open, here, polled);
     }
     let began = if active.entered.is_something() {
-        // It began just now: see `poll_unusually`.
+        // It began just now: see `begin_poll`.
         active.started
     } else {
         let Some(entered) = here.enter_again(active.begun.number) else {
@@ -103,10 +103,10 @@ pub(in crate::span) fn poll(
     };
     polls.count = polls.count.saturating_add(1);
     polls.is_polled = true;
-    let unwinding = Unwinding { open, polls, began };
+    let poll = InPoll { open, polls, began: Some(began) };
     let outcome = polled.poll();
-    let mut unwinding = ManuallyDrop::new(unwinding);
-    let Unwinding { open, polls, .. } = &mut *unwinding;
+    let mut poll = ManuallyDrop::new(poll);
+    let InPoll { open, polls, .. } = &mut *poll;
     let Some(active) = &mut open.0 else { return };
     if outcome.is_none() && polls.busy.add_counted(began) {
         if here.leave(&active.entered) {
@@ -121,7 +121,8 @@ pub(in crate::span) fn poll(
         let busy = polls.busy.total_with(began);
         return (usual_spans().end)(open, outcome, ty, polls.count, busy);
     }
-    after_poll(open, polls, polled, began, outcome);
+    // Without an outcome, its time is counted.
+    after_poll(open, polls, polled, outcome.map(|outcome| (outcome, began)));
 }
 
 /// [`poll`] for a span that is sampled out and has no `tracestate`.
@@ -130,107 +131,150 @@ fn poll_sampled_out(open: &mut Open, here: Here, polled: &mut dyn Polled) {
     let inside = Inside { open, ends: false };
     let Some(active) = &mut inside.open.0 else { return };
     if !active.entered.is_something() {
-        match here.enter_again(active.begun.number) {
-            Some(entered) => active.entered = entered,
-            None => active.put_in_force(),
-        }
+        active.enter_again(Some(here));
     }
     polled.poll();
     inside.leave(Some(here));
 }
 
-/// Counts the time of a poll that unwinds, and leaves the span's scope.
-struct Unwinding<'a> {
-    open: &'a mut Open,
-    polls: &'a mut Polls,
-    began: Started,
-}
-
-impl Drop for Unwinding<'_> {
-    #[cold]
-    fn drop(&mut self) {
-        self.polls.busy.add(self.began);
-        self.open.close();
-    }
-}
-
 /// What comes after a poll that is counted: ends what was forgotten in it, and the span if the poll
-/// has an outcome.
+/// has an outcome, with the time when it began.
 #[inline(never)]
 fn after_poll(
     open: &mut Open,
     polls: &mut Polls,
     polled: &mut dyn Polled,
-    began: Started,
-    outcome: Option<Outcome>,
+    last: Option<(Outcome, Started)>,
 ) {
-    let here = Here::get();
-    let inside = Inside { open, ends: outcome.is_some() };
-    let Some(active) = &mut inside.open.0 else { return };
-    if !active.is_innermost(here) {
-        active.put_in_force();
-    }
-    polls.is_polled = false;
-    let end = |outcome| active.end(outcome, polls.count, polls.busy.total_with(began));
-    if let Some(end) = outcome.and_then(end) {
-        polled.stop(&end);
-    }
-    inside.leave(here);
+    let (outcome, began) = last.unzip();
+    InPoll { open, polls, began }.end(outcome, |end| polled.stop(end));
 }
 
 /// [`poll`] for a span whose events are told of polls, or that is sampled out, has ended or is not
 /// where it was at the last poll.
 #[inline(never)]
 fn poll_unusually(open: &mut Open, polls: &mut Polls, polled: &mut dyn Polled, tells: bool) {
-    let mut inside = Inside { open, ends: false };
-    let Some(active) = &mut inside.open.0 else {
-        polled.poll();
-        return;
-    };
-    let is_here = active.entered.is_something();
-    if !is_here {
-        active.put_in_force();
-    }
-    if !active.begun.is_recorded() {
-        polled.poll();
-        return;
-    }
-    polls.count = polls.count.saturating_add(1);
-    polls.is_polled = true;
+    let mut poll = InPoll::begin(open, polls);
+    let tells = tells && poll.is_counted();
     if tells {
         polled.resume();
     }
-    // A span that began just now has the time of its Start, and one that ends now has that of its
-    // Stop. So a future that is ready at once reads no clock besides its events.
-    let began = if is_here { active.started } else { Started::now() };
-    let counted = Counted { busy: &mut polls.busy, began };
     let outcome = polled.poll();
-    match outcome {
-        None => drop(counted),
-        Some(_) => mem::forget(counted),
-    }
-    active.put_in_force();
     if tells {
+        poll.put_in_force_after(outcome.is_some());
         polled.suspend();
     }
-    polls.is_polled = false;
-    if let Some(outcome) = outcome {
-        inside.ends = true;
-        if let Some(end) = active.end(outcome, polls.count, polls.busy.total_with(began)) {
-            polled.stop(&end);
+    poll.end(outcome, |end| polled.stop(end));
+}
+
+/// A poll that is under way. If this is dropped, the poll unwinds: its time is counted, and the
+/// span's outcome is [`Outcome::Panicked`].
+#[derive(Debug)]
+pub(in crate::span) struct InPoll<'a> {
+    open: &'a mut Open,
+    polls: &'a mut Polls,
+    /// When it began, if its time is still to be counted.
+    began: Option<Started>,
+}
+
+impl<'a> InPoll<'a> {
+    /// Puts the span in force, if it has not ended, and counts the poll, if the span is recorded.
+    #[inline]
+    pub(in crate::span) fn begin(open: &'a mut Open, polls: &'a mut Polls) -> Self {
+        let began = begin_poll(open, polls);
+        Self { open, polls, began }
+    }
+
+    /// Whether the poll counts: the span has not ended, and is recorded.
+    #[inline]
+    pub(in crate::span) fn is_counted(&self) -> bool {
+        self.began.is_some()
+    }
+
+    /// Puts the span in force after a poll that is counted, to tell its events of that, and counts
+    /// the time of the poll unless it was the last one.
+    pub(in crate::span) fn put_in_force_after(&mut self, is_last: bool) {
+        if let Some(began) = self.began.take_if(|_| !is_last) {
+            self.polls.busy.add(began);
+        }
+        if let Some(active) = &mut self.open.0 {
+            active.put_in_force();
+        }
+    }
+
+    /// Ends the poll, and the span if there is an outcome: then `stop` records the Stop.
+    #[inline]
+    pub(in crate::span) fn end(self, outcome: Option<Outcome>, stop: impl FnOnce(&End)) {
+        let mut this = ManuallyDrop::new(self);
+        let Self { open, polls, began } = &mut *this;
+        match (outcome, *began) {
+            (Some(outcome), Some(began)) => {
+                let inside = Inside { open, ends: true };
+                if let Some(end) = end_last_poll(inside.open, polls, began, outcome) {
+                    stop(&end);
+                }
+                inside.leave_out_of_line();
+            }
+            (_, began) => end_poll(open, polls, began),
         }
     }
 }
 
-/// Counts the time of a poll when it is dropped. A poll that unwinds drops it too.
-struct Counted<'a> {
-    busy: &'a mut Busy,
-    began: Started,
+impl Drop for InPoll<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        if let Some(began) = self.began {
+            self.polls.busy.add(began);
+        }
+        self.open.close();
+    }
 }
 
-impl Drop for Counted<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.busy.add(self.began);
+/// [`InPoll::begin`]. Returns when the poll began, if it is counted.
+///
+/// A span that began just now has the time of its Start, and one that ends now has that of its
+/// Stop. So a future that is ready at once reads no clock besides its events.
+#[inline(never)]
+fn begin_poll(open: &mut Open, polls: &mut Polls) -> Option<Started> {
+    let active = open.0.as_mut()?;
+    let is_here = active.entered.is_something();
+    if !is_here {
+        let is_plain = active.begun.state.is_none();
+        active.enter_again(if is_plain { Here::get() } else { None });
     }
+    if !active.begun.is_recorded() {
+        return None;
+    }
+    polls.count = polls.count.saturating_add(1);
+    polls.is_polled = true;
+    Some(if is_here { active.started } else { Started::now() })
+}
+
+/// Ends a poll that is not the last one. What was forgotten in it ends as well.
+#[inline(never)]
+fn end_poll(open: &mut Open, polls: &mut Polls, began: Option<Started>) {
+    let Some(active) = &mut open.0 else { return };
+    polls.is_polled = false;
+    if let Some(began) = began {
+        if !polls.busy.add_counted(began) {
+            polls.busy.add(began);
+        }
+    }
+    active.leave(Here::get());
+}
+
+/// Puts a span in force after its last poll, and says how it ends.
+#[inline(never)]
+fn end_last_poll(
+    open: &mut Open,
+    polls: &mut Polls,
+    began: Started,
+    outcome: Outcome,
+) -> Option<End> {
+    let active = open.0.as_mut()?;
+    if !active.is_innermost(Here::get()) {
+        active.put_in_force();
+    }
+    polls.is_polled = false;
+    active.end(outcome, polls.count, polls.busy.total_with(began))
 }
