@@ -134,6 +134,12 @@ fn run(args: Args, out: &mut Output) -> Result<(), Failure> {
             return recorder::info(path, *options, out);
         }
     }
+    if let Command::Report { options, .. } = &args.command {
+        let report::ReportOptions { follow, content, .. } = options;
+        if let Some(port) = follow.serve {
+            return view::follow::run(paths, limits, (port, follow), content, out);
+        }
+    }
     let files = Files::find(paths)?;
     let unread = files.unread();
     let result = run_on(files, args, limits, meanwhile, out);

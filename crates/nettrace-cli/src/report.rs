@@ -4,6 +4,7 @@
 use std::{
     io::{self, Write},
     path::PathBuf,
+    time::Duration,
 };
 
 use nettrace_reader::{Event, Metadata, Totals};
@@ -33,6 +34,8 @@ pub(crate) struct ReportOptions {
     #[arg(long, conflicts_with_all = ["output", "force"])]
     text: bool,
     #[command(flatten)]
+    pub(crate) follow: FollowOptions,
+    #[command(flatten)]
     pub(crate) content: Content,
 }
 
@@ -41,6 +44,40 @@ impl ReportOptions {
     pub(crate) fn has_file(&self) -> bool {
         !self.text && self.output.as_os_str() != "-"
     }
+}
+
+/// How a report is served.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct FollowOptions {
+    /// Serve the page on this machine alone until Ctrl-C, and print the address. While somebody
+    /// looks at it, the trace is read again when its files change. The address has a secret: who
+    /// knows it can read the trace. Without a port a free one is taken
+    // With `=`: the trace may follow the option.
+    #[arg(
+        long,
+        value_name = "PORT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        conflicts_with_all = ["output", "force", "text"]
+    )]
+    pub(crate) serve: Option<u16>,
+    /// How often to look whether the files have changed, at most
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "serve",
+        default_value = "2",
+        value_parser = seconds
+    )]
+    pub(crate) every: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let possible = Duration::from_millis(100)..=Duration::from_secs(86_400);
+    let seconds = seconds.filter(|seconds| possible.contains(seconds));
+    seconds.ok_or_else(|| "a number of seconds from 0.1 to 86400".to_owned())
 }
 
 /// What a page shows.

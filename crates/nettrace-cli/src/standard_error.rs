@@ -1,6 +1,7 @@
 //! Standard error: messages, and the progress bar, which do not mix.
 
 use std::{
+    cell::Cell,
     fmt,
     io::{self, Write},
     sync::OnceLock,
@@ -14,10 +15,20 @@ use crate::spelling::OneLine;
 /// command must be able to remove the bar.
 static SHOWN: OnceLock<ProgressBar> = OnceLock::new();
 
+thread_local! {
+    /// Whether this thread's messages are left out.
+    static IS_SILENT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Leaves out this thread's messages from now on.
+pub(crate) fn be_silent() {
+    IS_SILENT.set(true);
+}
+
 /// Writes a line to standard error, if there is one. A closed standard error is not a failure. The
 /// text can have names from a trace or from another process: it stays one line.
 pub(crate) fn say(text: Option<impl fmt::Display>) -> io::Result<()> {
-    let Some(text) = text else { return Ok(()) };
+    let Some(text) = text.filter(|_| !IS_SILENT.get()) else { return Ok(()) };
     // The line must not mix with the progress bar.
     hide_progress();
     match writeln!(io::stderr(), "{}", OneLine(text)) {

@@ -167,12 +167,62 @@
   const nav = document.getElementById("nav");
   nav.append(...sections.map(([id, title]) => el("a", { href: "#" + id }, title)));
   document.getElementById("footer").append("Made by nettrace " + data.version +
-    ". This file holds all of its data and requests nothing.");
+    (data.followed ? ". It asks its own server for a newer page, and nobody else."
+      : ". This file holds all of its data and requests nothing."));
   theme();
   resized.observe(main);
   width = main.clientWidth;
+  const again = data.followed ? follow() : null;
   redraw();
+  if (again) again();
   document.documentElement.dataset.ready = "yes";
+
+  // A server replaces the page while the trace grows. What was chosen, opened and read stays.
+  function follow() {
+    const { number, made_unix_ms, every_ms } = data.followed;
+    const asOf = "as of " + new Date(made_unix_ms).toLocaleTimeString();
+    const state = el("small", { id: "as-of", role: "status" }, asOf);
+    document.getElementById("title").after(state);
+    const key = "nettrace" + location.pathname;
+    const which = document.getElementById("which");
+    const of = (details) => [details.closest("section") && details.closest("section").id,
+      details.querySelector("summary").textContent].join(" ");
+    const opened = () => [...document.querySelectorAll("details")];
+    const keep = () => {
+      const chosen = which && data.latencies[which.value];
+      sessionStorage.setItem(key, JSON.stringify({ y: scrollY,
+        chosen: chosen ? [chosen.provider, chosen.name] : [],
+        open: opened().filter((it) => it.open).map(of) }));
+    };
+    const ask = async () => {
+      if (!document.hidden && getSelection().isCollapsed) {
+        try {
+          const answer = await fetch(location.pathname, { method: "HEAD", cache: "no-store" });
+          state.textContent = asOf;
+          if (answer.ok && answer.headers.get("ETag") !== '"' + number + '"') {
+            keep();
+            location.reload();
+            return;
+          }
+        } catch {
+          state.textContent = asOf + "; its server does not answer any more";
+        }
+      }
+      setTimeout(ask, every_ms);
+    };
+    setTimeout(ask, every_ms);
+    const before = JSON.parse(sessionStorage.getItem(key) || "null");
+    if (!before) return null;
+    sessionStorage.removeItem(key);
+    history.scrollRestoration = "manual";
+    const place = data.latencies.findIndex((it) =>
+      it.provider === before.chosen[0] && it.name === before.chosen[1]);
+    if (which && place >= 0) which.value = place;
+    return () => {
+      opened().forEach((it) => { if (before.open.includes(of(it))) it.open = true; });
+      scrollTo(0, before.y);
+    };
+  }
 
   function overview() {
     const alerts = document.getElementById("alerts");

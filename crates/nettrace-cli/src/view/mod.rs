@@ -1,5 +1,6 @@
 //! `nettrace view`: shows a trace in the browser, as a report or in Perfetto.
 
+pub(crate) mod follow;
 mod serve;
 
 use std::{

@@ -13,7 +13,7 @@ use std::{
     hint,
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -46,9 +46,36 @@ struct ServedPage {
 /// The bytes of the answer.
 #[derive(Debug)]
 enum AnswerBody {
-    Bytes(Vec<u8>),
+    Page(Mutex<CurrentPage>),
     /// A file, and its size.
     File(File, u64),
+}
+
+/// A page, until a newer one takes its place.
+#[derive(Debug)]
+struct CurrentPage {
+    bytes: Arc<Vec<u8>>,
+    number: u64,
+    /// Whether somebody has asked for it, or for its number, since that was looked at.
+    is_asked_for: bool,
+}
+
+/// The page of a server that runs.
+#[derive(Debug)]
+pub(super) struct PageHandle(Arc<ServedPage>);
+
+impl PageHandle {
+    /// Whether somebody has asked for the page since this was last called.
+    pub(super) fn was_asked_for(&self) -> bool {
+        self.0.body.page().is_some_and(|mut page| std::mem::take(&mut page.is_asked_for))
+    }
+
+    /// Serves a newer page from now on.
+    pub(super) fn replace(&self, number: u64, bytes: Vec<u8>) {
+        if let Some(mut page) = self.0.body.page() {
+            (page.bytes, page.number) = (Arc::new(bytes), number);
+        }
+    }
 }
 
 /// A server.
@@ -62,7 +89,7 @@ pub(super) struct Server {
 impl Server {
     /// Serves a page at a port of this machine alone. 0 is any free port.
     pub(super) fn of_page(port: u16, page: Vec<u8>) -> Result<Self, Failure> {
-        Self::bind(port, "", AnswerBody::Bytes(page), false)
+        Self::bind(port, "", AnswerBody::of_page(page), false)
     }
 
     /// Serves a trace to Perfetto's page: a file, and its size.
@@ -91,6 +118,11 @@ impl Server {
     /// The address, with the secret.
     pub(super) fn address(&self) -> String {
         format!("http://{}{}", self.address, self.served.path)
+    }
+
+    /// The page, to replace it while the server runs.
+    pub(super) fn page(&self) -> PageHandle {
+        PageHandle(Arc::clone(&self.served))
     }
 
     /// Does something on a thread of its own, while requests are answered.
@@ -122,6 +154,12 @@ impl Server {
     }
 }
 
+/// Waits.
+#[expect(clippy::disallowed_methods, reason = "a thread that shares nothing")]
+pub(super) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
 /// Reads a request and answers it.
 fn serve(stream: &TcpStream, served: &ServedPage, port: u16) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -129,10 +167,15 @@ fn serve(stream: &TcpStream, served: &ServedPage, port: u16) -> io::Result<()> {
     let request = HttpRequest::read(BufReader::new(timely.take(MOST_HEAD)))?;
     let answer = request.answer(served, port);
     let mut out = io::BufWriter::new(stream);
-    let size = match answer.body {
-        None => 0,
-        Some(AnswerBody::Bytes(bytes)) => bytes.len() as u64,
-        Some(AnswerBody::File(_, size)) => *size,
+    // One that is replaced meanwhile is sent to its end.
+    let page = answer.body.and_then(AnswerBody::page).map(|mut page| {
+        page.is_asked_for = true;
+        (Arc::clone(&page.bytes), page.number)
+    });
+    let size = match (answer.body, &page) {
+        (Some(AnswerBody::File(_, size)), _) => *size,
+        (_, Some((bytes, _))) => bytes.len() as u64,
+        _ => 0,
     };
     write!(
         out,
@@ -162,9 +205,14 @@ fn serve(stream: &TcpStream, served: &ServedPage, port: u16) -> io::Result<()> {
     } else {
         write!(out, "Cross-Origin-Resource-Policy: same-origin\r\n")?;
     }
+    if let Some((_, number)) = &page {
+        write!(out, "ETag: \"{number}\"\r\n")?;
+    }
     write!(out, "\r\n")?;
-    match answer.body {
-        Some(body) if !answer.is_head => body.write(&mut out)?,
+    match (answer.body, page) {
+        _ if answer.is_head => {}
+        (Some(AnswerBody::File(file, size)), _) => write_file(file, *size, &mut out)?,
+        (_, Some((bytes, _))) => out.write_all(&bytes)?,
         _ => {}
     }
     out.flush()
@@ -262,24 +310,31 @@ impl HttpRequest {
 }
 
 impl AnswerBody {
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    fn of_page(bytes: Vec<u8>) -> Self {
+        let bytes = Arc::new(bytes);
+        Self::Page(Mutex::new(CurrentPage { bytes, number: 1, is_asked_for: false }))
+    }
+
+    fn page(&self) -> Option<MutexGuard<'_, CurrentPage>> {
         match self {
-            Self::Bytes(bytes) => out.write_all(bytes),
-            Self::File(file, size) => {
-                let mut buffer = vec![0; 1 << 16];
-                let mut at = 0;
-                while at < *size {
-                    let count = read_at(file, &mut buffer, at)?;
-                    if count == 0 {
-                        return Err(ErrorKind::UnexpectedEof.into());
-                    }
-                    out.write_all(&buffer[..count])?;
-                    at += count as u64;
-                }
-                Ok(())
-            }
+            Self::Page(page) => Some(page.lock().unwrap_or_else(PoisonError::into_inner)),
+            Self::File(..) => None,
         }
     }
+}
+
+fn write_file(file: &File, size: u64, out: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    let mut at = 0;
+    while at < size {
+        let count = read_at(file, &mut buffer, at)?;
+        if count == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        out.write_all(&buffer[..count])?;
+        at += count as u64;
+    }
+    Ok(())
 }
 
 /// Reads at a position, because several threads read.
@@ -304,7 +359,7 @@ mod tests {
 
     fn status(request: &str, for_perfetto: bool) -> Option<&'static str> {
         let path = "/5ec2e7/".to_owned();
-        let served = ServedPage { path, body: AnswerBody::Bytes(vec![1]), for_perfetto };
+        let served = ServedPage { path, body: AnswerBody::of_page(vec![1]), for_perfetto };
         Some(HttpRequest::read(request.as_bytes()).ok()?.answer(&served, 81).status)
     }
 

@@ -33,6 +33,7 @@ mod redact;
 mod reference;
 mod report;
 mod report_browser;
+mod report_serve;
 mod runtime_events;
 mod spans;
 mod spans_random;

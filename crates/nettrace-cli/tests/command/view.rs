@@ -26,7 +26,7 @@ fn trace() -> Vec<u8> {
 }
 
 /// A server that is running.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     /// The address that it printed.
     address: String,
@@ -36,10 +36,13 @@ impl Running {
     fn start(folder: &Path, args: &[&str]) -> Self {
         let file = folder.join("shop.nettrace");
         fs::write(&file, trace()).unwrap();
+        Self::spawn(&[&["view"], args, &[file.to_str().unwrap()]].concat())
+    }
+
+    /// Runs the command with these arguments, which make it serve something.
+    pub(crate) fn spawn(args: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_nettrace"))
-            .arg("view")
             .args(args)
-            .arg(&file)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -58,7 +61,7 @@ impl Running {
 
     /// Sends a request, in which PAGE is the path and HERE the host, and returns the answer's head
     /// and body.
-    fn ask(&self, request: &str) -> (String, Vec<u8>) {
+    pub(crate) fn ask(&self, request: &str) -> (String, Vec<u8>) {
         let (host, path) = self.place();
         let mut stream = TcpStream::connect(host).unwrap();
         let request = request.replace("HERE", host).replace("PAGE", &path);

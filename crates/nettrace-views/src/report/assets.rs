@@ -30,7 +30,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../../assets/page.js"),
-        sha256: "2RCSGO1B/lY/jfWxSvSxwLkdzsL7mjMTHyW2jOJyUZs=",
+        sha256: "ia8OIrBca/5naPuTHlM1G6Jl7Mm63vVkrwNsXpYf8qE=",
     },
 ];
 

@@ -61,6 +61,7 @@ pub(crate) struct Data {
     uncounted_spans: u64,
     pub(crate) damage: Option<String>,
     pub(crate) notes: Vec<String>,
+    pub(crate) followed: Option<Followed>,
     rate: Option<Rate>,
     types: Vec<Type>,
     /// Provider, name and events of all types.
@@ -84,6 +85,14 @@ pub(crate) struct Data {
     flame: Option<Frames>,
     samples: Option<Frames>,
     pub(crate) instruments: Option<instruments::Shown>,
+}
+
+/// A page that a server replaces.
+#[derive(Debug, Serialize)]
+pub(crate) struct Followed {
+    pub(crate) number: u64,
+    pub(crate) made_unix_ms: u64,
+    pub(crate) every_ms: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -301,6 +310,7 @@ impl Data {
             uncounted_spans: counts.uncounted,
             damage,
             notes,
+            followed: None,
             rate,
             types,
             all_types: gathered

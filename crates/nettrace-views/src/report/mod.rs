@@ -64,7 +64,10 @@ mod terminal;
 mod timeline;
 mod trees;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    time::{Duration, SystemTime},
+};
 
 use nettrace_reader::{Event, SortedReader, Source};
 
@@ -182,6 +185,16 @@ impl Report {
     /// Adds a sentence to those that say what the page cannot show: a file of the trace is missing.
     pub fn note(&mut self, sentence: impl Into<String>) {
         self.data.notes.push(sentence.into());
+    }
+
+    /// Makes the page one that a server replaces while the trace grows: it has a number, says when
+    /// it was `made`, and asks the server as often for the number of its page (`HEAD`, header
+    /// `ETag`). If that is another one, it loads itself again, where the reader was.
+    pub fn follow(&mut self, number: u64, made: SystemTime, every: Duration) {
+        let made = made.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let [made_unix_ms, every_ms] =
+            [made, every].map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self.data.followed = Some(data::Followed { number, made_unix_ms, every_ms });
     }
 
     /// Why the trace could not be read to its end.

@@ -24,6 +24,10 @@ pub(crate) fn write(data: &Data, mut out: impl Write) -> io::Result<()> {
     for script in SCRIPTS {
         write!(out, " 'sha256-{}'", script.sha256)?;
     }
+    if data.followed.is_some() {
+        // The page asks its own server for a newer one.
+        write!(out, "; connect-src 'self'")?;
+    }
     write!(
         out,
         "; base-uri 'none'; form-action 'none'\">\n<meta name=\"color-scheme\" \
