@@ -36,6 +36,11 @@ use crate::{
     version,
     after_help = "FILE is a path, or - for standard input, which may be a pipe. Heph traces \
         (0.1.0) are read too, and shown as the NetTrace traces that convert makes of them.\n\n\
+        Where to begin:\n  \
+        tree --slow 1 FILE   what takes long; 60 equal spans are one line\n  \
+        report --text FILE   where time goes, by name: own, and busy on a processor\n  \
+        errors FILE          what failed or warned, how often and when\n  \
+        tree --open FILE     what has not ended: leaks, deadlocks, requests that hang\n\n\
         Exit codes:\n  \
         0  the trace was read to its end, or as far as --head wanted; verify: it keeps the rules \
         of the format\n  \

@@ -60,6 +60,7 @@ mod summary;
 mod tree;
 mod verify;
 mod view;
+mod wrap;
 
 /// Runs the command line of this process.
 #[must_use]

@@ -15,7 +15,7 @@ use std::{
 
 use live_support::{interrupt, nettrace, succeeded, until};
 use nettrace_diagnostics::Options;
-use nettrace_writer::{Emit as _, TraceEvent, TraceSpan, traced};
+use nettrace_writer::{Emit as _, Session, TraceEvent, TraceSpan, traced};
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Winsize, tcsetwinsize},
@@ -282,6 +282,47 @@ fn on_terminal(mut command: Command, columns: u16, enough: impl Fn(&str) -> bool
     shown.replace('\r', "")
 }
 
+/// A line without its colors.
+fn plain(line: &str) -> String {
+    let parts = line.split('\x1b').enumerate().map(|(index, part)| match index {
+        0 => part,
+        _ => part.split_once('m').expect("a color").1,
+    });
+    parts.collect()
+}
+
+#[track_caller]
+fn assert_fits(shown: &str, columns: u16) {
+    for line in shown.lines() {
+        let width = plain(line).chars().count();
+        assert!(width <= usize::from(columns), "{width} columns: {line:?}");
+    }
+}
+
+/// Trees and dumps are broken at blanks, and nothing of them is lost.
+#[test]
+fn trees_and_dumps_fit_the_terminal() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("shop.nettrace");
+    let session = Session::builder().provider("Contoso-Tail").file(&path).start().unwrap();
+    shop();
+    session.finish().unwrap();
+    let path = path.to_str().unwrap();
+    for arguments in [&["tree", path][..], &["dump", path]] {
+        let whole = nettrace(folder.path(), arguments).output().unwrap();
+        let whole = succeeded(&whole);
+        let words: Vec<_> = whole.split_whitespace().collect();
+        for columns in [46, 80, 200] {
+            let shown = on_terminal(nettrace(folder.path(), arguments), columns, |_| false);
+            assert_fits(&shown, columns);
+            let shown = plain(&shown);
+            assert_eq!(shown.split_whitespace().collect::<Vec<_>>(), words, "{columns}");
+            let is_broken = shown.lines().count() > whole.lines().count();
+            assert!(is_broken || columns == 200, "{shown}");
+        }
+    }
+}
+
 /// On terminals as wide as a desktop's and as a telephone's. If the variable `NETTRACE_SCREENS`
 /// names a folder, pictures are left there, light and dark.
 #[test]
@@ -300,14 +341,7 @@ fn lines_fit_the_terminal() {
             worker.shop();
             let enough = |shown: &str| shown.contains("nothing is left");
             let shown = on_terminal(nettrace(folder.path(), &arguments), columns, enough);
-            for line in shown.lines() {
-                let plain = line.split('\x1b').enumerate().map(|(index, part)| match index {
-                    0 => part,
-                    _ => part.split_once('m').expect("a color").1,
-                });
-                let width = plain.collect::<String>().chars().count();
-                assert!(width <= usize::from(columns), "{width} columns: {line:?}");
-            }
+            assert_fits(&shown, columns);
             let file = folder.path().join(format!("tail-{look}.{pixels}"));
             fs::write(&file, shown).unwrap();
             screens.push(file);

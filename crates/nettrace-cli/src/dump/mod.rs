@@ -24,6 +24,7 @@ use crate::{
     source::Source,
     spelling,
     summary::{Reach, Summary},
+    wrap::{columns_of_stdout, wrap},
 };
 
 /// Options of `dump`.
@@ -96,6 +97,9 @@ impl ShownEvent<'_> {
     }
 }
 
+/// By how many blanks the rest of a line is indented that a terminal is too narrow for.
+const INDENT: usize = 4;
+
 pub(crate) fn run(
     source: Source,
     limits: ReadOptions,
@@ -112,15 +116,22 @@ pub(crate) fn run(
         has_place: options.places,
         has_colors: options.color.is_wanted(),
     };
+    let columns = if options.json { None } else { columns_of_stdout() };
     let has_stacks = options.show.contains(&Extra::Stack);
     each(source, limits, &options.filter, has_stacks, out, |event, ty, payload, facts, line| {
         let time = facts.clock.at(event.header.timestamp);
         let place = namesakes.place(event.metadata());
         let extras = &options.show;
+        let start = line.len();
         write(
             &ShownEvent { event, ty, payload, time, extras, look, has_labels: true, place, facts },
             line,
-        )
+        )?;
+        if let Some(columns) = columns {
+            let whole = line.split_off(start);
+            wrap(&String::from_utf8_lossy(&whole), columns, INDENT, line);
+        }
+        Ok(())
     })
 }
 

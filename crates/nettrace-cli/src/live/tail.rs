@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use console::measure_text_width;
 use nettrace_diagnostics::client::Wanted;
 use nettrace_reader::ErrorKind;
 use nettrace_views::text::{Detail, Lines, Look, VERBOSE};
@@ -27,6 +26,7 @@ use crate::{
     read_options::ReadOptions,
     source::Source,
     standard_error::say,
+    wrap::wrap,
 };
 
 /// What to show, of which process, and how.
@@ -85,7 +85,10 @@ pub(crate) fn run(
         lines.event(event, ty, payload, facts.clock, &mut whole)?;
         match OutputSurface::of_stdout() {
             OutputSurface::Screen(_, columns) => {
-                wrap(&String::from_utf8_lossy(&whole), columns, shown)
+                for line in String::from_utf8_lossy(&whole).split_inclusive('\n') {
+                    let indent = 4 + line.len() - line.trim_start_matches(' ').len();
+                    wrap(line, columns, indent, shown);
+                }
             }
             OutputSurface::Lines => shown.extend_from_slice(&whole),
         }
@@ -102,28 +105,6 @@ pub(crate) fn run(
     }
 }
 
-/// Breaks lines that have more columns, at blanks. What follows is indented, so that the times of
-/// events stay apart.
-fn wrap(lines: &str, columns: usize, out: &mut Vec<u8>) {
-    for line in lines.split_inclusive('\n') {
-        let indent = 4 + line.len() - line.trim_start_matches(' ').len();
-        let (mut column, mut blanks) = (0, 0);
-        for word in line.split(' ') {
-            let width = measure_text_width(word.trim_end());
-            if width > 0 && column > indent && column + blanks + width > columns {
-                out.push(b'\n');
-                (column, blanks) = (0, indent);
-            }
-            if width > 0 {
-                out.resize(out.len() + blanks, b' ');
-                (column, blanks) = (column + blanks + width, 0);
-            }
-            out.extend_from_slice(word.as_bytes());
-            blanks += 1;
-        }
-    }
-}
-
 /// The providers that the process is asked for. It sends nothing else.
 fn wanted(filter: &EventFilter) -> Vec<Wanted> {
     let mut names: Vec<_> = filter.provider.iter().map(ToString::to_string).collect();
@@ -132,38 +113,4 @@ fn wanted(filter: &EventFilter) -> Vec<Wanted> {
     }
     let level = filter.level.map_or(VERBOSE, |level| level.most).into();
     names.iter().map(|name| Wanted { level, ..Provider::all_of(name).0 }).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::wrap;
-
-    #[track_caller]
-    fn check(line: &str, columns: usize, expected: &str) {
-        let mut out = Vec::new();
-        wrap(line, columns, &mut out);
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
-    }
-
-    #[test]
-    fn lines_are_broken_at_blanks() {
-        let line = "12:00  INFO   > \x1b[38;5;244mShop/Pay [id]\x1b[0m: µ is paid\n\n";
-        for columns in [40, 100] {
-            check(line, columns, line);
-        }
-        let broken = "12:00  INFO   > \x1b[38;5;244mShop/Pay [id]\x1b[0m: µ is\n    paid\n\n";
-        for columns in [35, 39] {
-            check(line, columns, broken);
-        }
-        let broken =
-            "12:00  INFO\n    > \x1b[38;5;244mShop/Pay\n    [id]\x1b[0m: µ is\n    paid\n\n";
-        check(line, 14, broken);
-        // What has no blank is the terminal's own affair.
-        let words: Vec<_> = line.split_whitespace().collect();
-        check(line, 1, &(words.join("\n    ") + "\n\n"));
-        // These take two columns each.
-        check("12:00  支払い 済み\n", 12, "12:00\n    支払い\n    済み\n");
-        check("12:00  支払い 済み\n", 13, "12:00  支払い\n    済み\n");
-        check("    at shop, shop.rs:1\n", 14, "    at shop,\n        shop.rs:1\n");
-    }
 }

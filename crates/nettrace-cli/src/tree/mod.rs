@@ -48,6 +48,7 @@ use crate::{
         forest::{Edge, Flow, Forest, Span, Step},
         order::Trees,
     },
+    wrap::columns_of_stdout,
 };
 
 /// Options of `tree`.
@@ -198,6 +199,7 @@ fn show(
         has_axis: options.axis,
         has_places: options.places,
         has_colors: options.color.is_wanted(),
+        columns: columns_of_stdout(),
     };
     let mut room = text::Room::new(options.lines.0, counts[0] + counts[1]);
     let mut shown = [0, 0];

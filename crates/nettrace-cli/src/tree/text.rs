@@ -28,6 +28,7 @@ use crate::{
         process_name,
         short::Short,
     },
+    wrap::wrap,
 };
 
 /// The levels that are shown by more blanks than the level above.
@@ -43,6 +44,8 @@ pub(super) struct Look {
     /// Whether each span has its place in the source code.
     pub(super) has_places: bool,
     pub(super) has_colors: bool,
+    /// How many columns a terminal has.
+    pub(super) columns: Option<usize>,
 }
 
 /// How many lines may still be written.
@@ -231,6 +234,7 @@ impl<'a> Above<'a> {
 impl<'a> Tree<'a> {
     fn head(&mut self, at: SpanRef, followed: Option<Node<'_>>) -> io::Result<()> {
         let root = &self.forest.spans[at];
+        let line = self.lines.len();
         let out = &mut self.lines;
         let since = i128::from(self.start);
         if let Some(time) = self.facts.clock.start().and_then(|start| Time::of_unix(start + since))
@@ -267,7 +271,23 @@ impl<'a> Tree<'a> {
                 }
             }
         }
-        writeln!(out)
+        self.end_line(line, 4);
+        Ok(())
+    }
+
+    /// Where the text of a line of this depth begins, behind the columns.
+    fn indent(&self, depth: usize) -> usize {
+        (if self.look.has_axis { 61 } else { 36 }) + 2 * depth.min(MOST_INDENT)
+    }
+
+    /// Ends the line that begins there, and breaks it if the terminal is too narrow.
+    fn end_line(&mut self, start: usize, indent: usize) {
+        self.lines.push(b'\n');
+        if let Some(columns) = self.look.columns {
+            let line = self.lines.split_off(start);
+            let indent = indent.min(columns / 2);
+            wrap(&String::from_utf8_lossy(&line), columns, indent, &mut self.lines);
+        }
     }
 
     /// Takes the room of a line. Returns whether there is some.
@@ -309,11 +329,13 @@ impl<'a> Tree<'a> {
         let (covered, outcome) = group.columns(forest, last);
         let covered = covered.map_or_else(|| "-".into(), |nanos| Short(nanos).to_string());
         let outcome = outcome.unwrap_or_else(|| "-".into());
+        let line = self.lines.len();
         write!(self.lines, "{covered:>12} {:>12}  {:<9} ", "-", OneLine(outcome).to_string())?;
         self.axis(&group.times(forest, last))?;
         write!(self.lines, "{}", Indent(depth))?;
         group.write(forest, last, &mut self.lines)?;
-        writeln!(self.lines)
+        self.end_line(line, self.indent(depth + 1));
+        Ok(())
     }
 
     /// Writes when something was under way, if there is an axis: `━`, or `█` several at once.
@@ -379,6 +401,7 @@ impl<'a> Tree<'a> {
             _ => Style::RED,
         };
         let style = style.on(self.look.has_colors);
+        let line = self.lines.len();
         write!(self.lines, "{mark}{length:>11} {own:>12}  {style}{outcome:<9}{style:#} ")?;
         let last = self.trees.last();
         let time = record.start.map(|start| (start, record.end.unwrap_or(last)));
@@ -428,7 +451,8 @@ impl<'a> Tree<'a> {
                 write!(out, " ({} spans below made room)", aside.gone)?;
             }
         }
-        writeln!(out)
+        self.end_line(line, self.indent(depth + 1));
+        Ok(())
     }
 
     /// Writes the events of a span before a time, without those that were written.
@@ -448,6 +472,7 @@ impl<'a> Tree<'a> {
             if !self.has_room() {
                 continue;
             }
+            let line = self.lines.len();
             let out = &mut self.lines;
             let since = event.at.saturating_sub(self.start);
             let since = match since < 0 {
@@ -458,7 +483,8 @@ impl<'a> Tree<'a> {
             let width = if self.look.has_axis { 48 } else { 23 };
             write!(out, "{mark}{since:>11} {:>width$} {}· ", "", Indent(depth + 1))?;
             out.extend_from_slice(&event.text);
-            out.push(b'\n');
+            // Behind the letter of the level.
+            self.end_line(line, self.indent(depth + 1) + 4);
         }
         Ok(())
     }
