@@ -208,6 +208,7 @@ pub enum Value<'a> {
     FileTime(i64),
 }
 
+#[cfg(any(feature = "v5", feature = "heph"))]
 impl Value<'_> {
     /// Writes the digits of a number, a truth or a GUID, which are the same in every format. `None`:
     /// it is a text, a part of one, or a time.
