@@ -20,9 +20,14 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use nettrace_writer::bridge;
+use crate::{
+    row::Row,
+    sync::OnceLock,
+    thread_number::{known_thread, thread},
+};
 
-use crate::{row::Row, spans::FIRST, sync::OnceLock, table::hash};
+/// Rows in the first level of a table: a power of two, and a byte says which.
+pub(crate) const FIRST: usize = 256;
 
 /// The rows of a table's first level.
 pub(crate) type Rows = [Place; FIRST];
@@ -39,11 +44,6 @@ const ENDED: u64 = u64::MAX;
 
 // Single words, because code for those is small enough to stand wherever they are used.
 thread_local! {
-    /// The thread's number, which no other one has. 0: it has none yet.
-    static THREAD: Cell<u64> = const { Cell::new(0) };
-    /// The row of the first level that this thread gave back last, or would like to begin with, if
-    /// it keeps none.
-    static NEAR: Cell<usize> = const { Cell::new(0) };
     /// The number of the table whose rows it keeps.
     static OWNER: Cell<u64> = const { Cell::new(NOBODY) };
     static PLACES: Cell<Places> = const { Cell::new(Places::NONE) };
@@ -104,7 +104,7 @@ impl Ending {
     /// another owner.
     fn give_back(&self, next: u64) {
         OWNER.set(next);
-        let (thread, places) = (THREAD.get(), PLACES.replace(Places::NONE));
+        let (thread, places) = (known_thread(), PLACES.replace(Places::NONE));
         if let Some(rows) = self.0.take().as_ref().and_then(Weak::upgrade) {
             let kept = places.iter().map(|place| &rows[usize::from(place)].0);
             kept.filter(|row| row.is_kept_by(thread)).for_each(Row::give_back);
@@ -118,33 +118,6 @@ impl Drop for Ending {
     }
 }
 
-/// The number of this thread.
-#[inline]
-pub(crate) fn thread() -> u64 {
-    match THREAD.get() {
-        0 => first_thread(),
-        number => number,
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn first_thread() -> u64 {
-    let number = bridge::unique_number();
-    THREAD.set(number);
-    NEAR.set((hash(number) >> 32) as usize);
-    number
-}
-
-/// Where this thread should begin to look for a row if it keeps none.
-pub(crate) fn near() -> usize {
-    NEAR.get()
-}
-
-pub(crate) fn set_near(place: usize) {
-    NEAR.set(place);
-}
-
 /// The row of the table with this number that the thread kept last, which it keeps no longer: its
 /// place, the row and the thread's number.
 #[inline]
@@ -152,7 +125,7 @@ pub(crate) fn take_last(owner: u64, rows: &Rows) -> Option<(usize, &Row, u64)> {
     let places = PLACES.get();
     let place = places.last().filter(|_| OWNER.get() == owner)?;
     PLACES.with(|kept| kept.set(places.without_last()));
-    let (place, thread) = (usize::from(place), THREAD.get());
+    let (place, thread) = (usize::from(place), known_thread());
     let row = &rows[place].0;
     row.is_kept_by(thread).then_some((place, row, thread))
 }
@@ -167,7 +140,7 @@ pub(crate) fn keep(owner: u64, place: u8, row: &Row, rows: &OnceLock<Arc<Rows>>)
     let places = PLACES.get().with(place);
     if let Some(places) = places {
         // In this order, so that a signal handler finds no place whose row is not kept.
-        row.keep(THREAD.get());
+        row.keep(known_thread());
         PLACES.with(|kept| kept.set(places));
     }
     places.is_some()
@@ -209,12 +182,12 @@ pub(crate) fn take_at(owner: u64, place: u8, row: &Row) -> bool {
     if is_last {
         PLACES.with(|kept| kept.set(places.without_last()));
     }
-    is_last && row.is_kept_by(THREAD.get())
+    is_last && row.is_kept_by(known_thread())
 }
 
 /// [`take_at`] for a row that the thread has not kept last.
 pub(crate) fn take_earlier(owner: u64, place: u8, row: &Row) -> bool {
-    let is_kept = OWNER.get() == owner && row.is_kept_by(THREAD.get());
+    let is_kept = OWNER.get() == owner && row.is_kept_by(known_thread());
     if is_kept {
         PLACES.with(|kept| kept.set(PLACES.get().without(place)));
     }

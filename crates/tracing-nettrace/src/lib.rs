@@ -142,6 +142,7 @@ mod stats;
 mod subscriber;
 mod sync;
 mod table;
+mod thread_number;
 #[cfg(all(tracing_unstable, feature = "valuable"))]
 mod valuable;
 mod values;

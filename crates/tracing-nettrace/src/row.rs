@@ -15,8 +15,8 @@ use nettrace_writer::{
 
 use crate::{
     callsite::{Callsite, Naming},
-    kept::thread,
     sync::{AtomicU32, AtomicU64, Mutex, Ordering, PoisonError},
+    thread_number::thread,
 };
 
 /// A row that nobody has.

@@ -17,15 +17,13 @@
 use std::{iter, ops::Deref, ptr, sync::Arc};
 
 use crate::{
-    kept::{self, Place, Rows, thread},
+    kept::{self, FIRST, Place, Rows},
     others::{BYTES, Others},
     row::{New, Row},
     sync::OnceLock,
     table::{PROBES, hash, place},
+    thread_number::{near, set_near, thread},
 };
-
-/// Rows in the first level: a power of two, and a byte says which.
-pub(crate) const FIRST: usize = 256;
 
 /// The bits of an id that are the place of the row, if the id was chosen here. A span that is not
 /// in the first level has the place after it.
@@ -158,10 +156,10 @@ impl Spans {
     #[inline(never)]
     fn take_elsewhere(&self) -> Option<Taken<'_>> {
         let thread = thread();
-        let near = kept::near();
+        let near = near();
         let places = (near..near + PROBES).map(|place| place % FIRST);
         let (row, place) = self.take(places)?;
-        kept::set_near(place + 1);
+        set_near(place + 1);
         Some(Taken { row, place, thread })
     }
 
@@ -221,7 +219,7 @@ impl Spans {
         if place >= FIRST {
             self.others.remove(id);
         } else if !kept::keep(self.number, place as u8, row, &self.first) {
-            kept::set_near(place);
+            set_near(place);
             row.give_back();
         }
     }

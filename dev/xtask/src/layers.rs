@@ -29,13 +29,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("nettrace-macros", "attr", "value"),
     ("nettrace-reader", "options", "reader"),
     ("nettrace-reader", "reader", "sorted"),
-    ("tracing-nettrace", "kept", "spans"),
     ("tracing-nettrace", "options", "layer"),
     ("tracing-nettrace", "options", "log"),
     ("tracing-nettrace", "options", "recorder"),
     ("tracing-nettrace", "options", "subscriber"),
     ("tracing-nettrace", "recorder", "log"),
-    ("tracing-nettrace", "row", "kept"),
     ("tracing-nettrace", "schema", "callsite"),
     ("tracing-nettrace", "values", "valuable"),
 ];
