@@ -210,8 +210,8 @@ pub enum Value<'a> {
 
 #[cfg(any(feature = "v5", feature = "heph"))]
 impl Value<'_> {
-    /// Writes the digits of a number, a truth or a GUID, which are the same in every format. `None`:
-    /// it is a text, a part of one, or a time.
+    /// Writes the digits of a number, a truth or a GUID, which are the same in every format.
+    /// `None`: it is a text, a part of one, or a time.
     pub(crate) fn write_plain(self, to: &mut impl fmt::Write) -> Option<fmt::Result> {
         Some(match self {
             Self::Bool(v) => write!(to, "{v}"),

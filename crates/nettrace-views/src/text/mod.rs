@@ -12,6 +12,7 @@ mod payload;
 mod values;
 mod write;
 
+#[cfg(feature = "report")]
 pub(crate) use self::write::short_target;
 use self::write::write_key_of;
 pub use self::{
