@@ -112,9 +112,9 @@
 //!
 //! `fields` has the fields of all types of spans in one column: `fields['route']`. A text is as it
 //! is; all else is as in JSON, so a query casts it: `CAST(fields['cents'] AS BIGINT)`. A duration
-//! is in nanoseconds, and a time as RFC 3339 has it. An option without a value is not among them, and
-//! neither is what has a column of its own. If the types of start and end both have a field of one
-//! name, the key of that of the end begins with `stop.`. Of each event the first 64 fields are
+//! is in nanoseconds, and a time as RFC 3339 has it. An option without a value is not among them,
+//! and neither is what has a column of its own. If the types of start and end both have a field of
+//! one name, the key of that of the end begins with `stop.`. Of each event the first 64 fields are
 //! there. For a field with its own type, join the table of the event by `start_event` or
 //! `end_event`.
 //!
