@@ -17,7 +17,7 @@ use crate::{
     diff::DiffOptions,
     dump::DumpOptions,
     errors::ErrorsOptions,
-    filter::FilterOptions,
+    filter::{EventFilter, FilterOptions, FilterWithUntil},
     info::InfoOptions,
     read_options::ReadOptions,
     recorder::RecoverOptions,
@@ -89,7 +89,7 @@ pub(crate) enum Command {
     /// around is shown, and the rest is folded. Activities of .NET are shown with their paths.
     Tree {
         #[command(flatten)]
-        traces: Traces,
+        traces: TracesOrProcess,
         #[command(flatten)]
         options: TreeOptions,
     },
@@ -172,6 +172,8 @@ pub(crate) enum Command {
         traces: Traces,
         #[command(flatten)]
         to: OutputFile,
+        #[command(flatten)]
+        filter: EventFilter,
     },
     /// Write the trace of a session whose process was killed, with what its recorder file has
     ///
@@ -213,6 +215,8 @@ pub(crate) enum Command {
         #[cfg(feature = "parquet")]
         #[command(flatten)]
         tables: TableOptions,
+        #[command(flatten)]
+        filter: FilterWithUntil,
     },
     /// Write a trace without the values of some fields, so that others may read it
     ///
@@ -301,9 +305,9 @@ impl Command {
     /// What the command reads.
     pub(crate) fn traces(&self) -> Option<&[PathBuf]> {
         match self {
+            Self::Tree { traces, .. } => Some(&*traces.files).filter(|files| !files.is_empty()),
             Self::Info { traces, .. }
             | Self::Dump { traces, .. }
-            | Self::Tree { traces, .. }
             | Self::Report { traces, .. }
             | Self::Errors { traces, .. }
             | Self::View { traces, .. }
@@ -323,6 +327,17 @@ impl Command {
             | Self::Select { .. }
             | Self::Counters { .. }
             | Self::Top { .. } => None,
+        }
+    }
+
+    /// The filters of a command that reads a trace, and what passes them with all of its trace.
+    pub(crate) fn excerpt(&self) -> Option<EventFilter> {
+        match self {
+            Self::Report { options, .. } => Some(options.content.filter.clone()),
+            Self::View { options, .. } => Some(options.content.filter.clone()),
+            Self::Errors { options, .. } => Some(options.filter()),
+            Self::Convert { filter, .. } => Some(filter.0.clone()),
+            _ => None,
         }
     }
 
@@ -352,6 +367,16 @@ impl Command {
 pub(crate) struct Traces {
     /// The trace, or - for standard input. Several traces, and folders with traces, are read as one
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// What `tree` reads: a trace, or a process that its options name.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TracesOrProcess {
+    /// The trace, or - for standard input. Several traces, and folders with traces, are read as one
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    #[cfg_attr(unix, arg(required_unless_present_any = ["pid", "name"]))]
+    #[cfg_attr(not(unix), arg(required = true))]
     pub(crate) files: Vec<PathBuf>,
 }
 

@@ -5,7 +5,8 @@ use std::{io::Write, path::PathBuf};
 use nettrace_views::report::{NamesOnly, Options, Report};
 
 use crate::{
-    failure::Failure, merge, read_options::ReadOptions, spelling::OneLine, standard_error::say,
+    excerpt, failure::Failure, filter::EventFilter, read_options::ReadOptions, spelling::OneLine,
+    standard_error::say,
 };
 
 /// Options of `diff`.
@@ -17,6 +18,8 @@ pub(crate) struct DiffOptions {
     /// Tell spans apart by the values of this field, as report --by does
     #[arg(long, value_name = "FIELD")]
     by: Option<String>,
+    #[command(flatten)]
+    filter: EventFilter,
 }
 
 /// Writes what differs between two traces, each of which may be a folder.
@@ -29,7 +32,7 @@ pub(crate) fn run(
     let mut damaged = 0;
     let mut read = |path: &PathBuf| {
         let mut read = None;
-        merge::read_other(path, limits, &mut |source, limits| {
+        excerpt::read_other(path, limits, Some(&options.filter), &mut |source, limits| {
             let mut wanted = Options::new(path.display().to_string()).slowest(0);
             if let Some(field) = &options.by {
                 wanted = wanted.by(field);

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use crate::{
-    failure::Failure, files::SourceFiles, heph::Original, read_options::ReadOptions, report,
-    source::Source, spelling::read_level, standard_error::say,
+    failure::Failure, files::SourceFiles, filter::EventFilter, heph::Original,
+    read_options::ReadOptions, report, source::Source, standard_error::say,
 };
 
 /// Options of `errors`.
@@ -13,17 +13,30 @@ pub(crate) struct ErrorsOptions {
     /// Print one JSON object per line for each group, and nothing else on standard output
     #[arg(long)]
     json: bool,
-    /// Only those of this level or a more severe one: critical, error or warning. Spans that failed
-    /// count as errors
-    #[arg(long, value_name = "LEVEL", value_parser = read_level, default_value = "warning")]
-    level: u8,
-    /// The most groups that are shown; the trace has at most 500
-    #[arg(long, value_name = "N", default_value_t = 30)]
-    most: usize,
+    /// The most groups that are shown; the trace has at most 500 [default: 30, or all as JSON]
+    #[arg(long, value_name = "N")]
+    most: Option<usize>,
     /// Tell spans apart by the values of this field, as report --by does
     #[arg(long, value_name = "FIELD")]
     by: Option<String>,
+    #[command(flatten)]
+    filter: EventFilter,
 }
+
+impl ErrorsOptions {
+    /// The filters but for the level, which chooses among the groups.
+    pub(crate) fn filter(&self) -> EventFilter {
+        let mut filter = self.filter.clone();
+        filter.level = None;
+        filter
+    }
+}
+
+/// The level of those that are shown, unless another one is asked for.
+const WARNING: u8 = 3;
+
+/// How many groups are shown as text.
+const MOST: usize = 30;
 
 /// Writes the groups of errors of `trace`.
 pub(crate) fn run(
@@ -36,9 +49,12 @@ pub(crate) fn run(
     let content = report::Content::without_trees(options.by.clone());
     let (report, totals) = report::read(trace, limits, about, &content)?;
     let mut shown = Vec::new();
+    let level = options.filter.level.map_or(WARNING, |level| level.most);
     match options.json {
-        true => report.write_errors_json(options.level, options.most, &mut shown)?,
-        false => report.write_errors(options.level, options.most, &mut shown)?,
+        true => {
+            report.write_errors_json(level, options.most.unwrap_or(usize::MAX), &mut shown)?;
+        }
+        false => report.write_errors(level, options.most.unwrap_or(MOST), &mut shown)?,
     }
     if shown.is_empty() {
         let events = totals.events;
@@ -47,6 +63,12 @@ pub(crate) fn run(
         )))?;
     }
     out.write_all(&shown)?;
-    say(Some(format_args!("# events={} lost={}", totals.events, totals.lost)))?;
+    say(Some(format_args!(
+        "# events={} lost={} groups={} of_no_group={}",
+        totals.events,
+        totals.lost,
+        report.error_groups(level),
+        report.other_errors(),
+    )))?;
     report::end(report)
 }

@@ -108,6 +108,12 @@ pub(crate) enum Failure {
     /// `tree` with more conditions than it can test.
     #[error("--where can be given 62 times: more conditions than that cannot be tested")]
     TooManyConditions,
+    /// A filter of what reads whole traces, with a pipe.
+    #[error(
+        "filters need files here, which are read twice: to find what passes, and then the rest of \
+         its traces. Write standard input or the pipe into a file first"
+    )]
+    FilterNeedsFile,
     /// A filter by time for a trace without a tick frequency.
     #[error("the trace does not state how long a tick is: --from and --to cannot be used")]
     NoTimes,
@@ -181,6 +187,7 @@ impl Failure {
             | Self::OnlyFlameGraphs(_)
             | Self::NeedsFolder(_)
             | Self::TooManyConditions
+            | Self::FilterNeedsFile
             | Self::Schema(_)
             | Self::Redact(_)
             | Self::Recover(_)

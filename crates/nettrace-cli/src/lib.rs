@@ -33,6 +33,7 @@ mod dump;
 mod duplicate_type_names;
 mod errors;
 mod event_ids;
+mod excerpt;
 mod failure;
 mod file_name;
 mod files;
@@ -163,7 +164,12 @@ fn run_on(
     match args.command {
         // Each file has its own offsets, and is sound or not.
         Command::Verify { options, .. } => return verify_each(&files, limits, options, out),
-        Command::Merge { to, .. } => return merge::run(files, limits, &to, out),
+        Command::Merge { to, filter, .. } => {
+            return match filter.is_given() {
+                true => excerpt::write(files, limits, &filter, &to, out),
+                false => merge::run(files, limits, &to, out),
+            };
+        }
         _ => {}
     }
     let name = files.name().to_owned();
@@ -173,8 +179,9 @@ fn run_on(
         Command::Redact { .. } => true,
         _ => false,
     };
+    let filter = args.command.excerpt();
     let recordings = files.shown();
-    let (trace, ending) = merge::open(files, &mut limits, meanwhile, as_stream)?;
+    let (trace, ending) = excerpt::open(files, &mut limits, meanwhile, as_stream, filter.as_ref())?;
     let about = SourceFiles { name: &name, recordings: &recordings, ending: &ending };
     let result = read(args.command, trace, limits, about, out);
     ending.after(result)
@@ -246,6 +253,7 @@ fn read(
             views,
             #[cfg(feature = "parquet")]
             tables,
+            filter,
             ..
         } => {
             let task = convert::Task {
@@ -253,7 +261,9 @@ fn read(
                 to,
                 force,
                 views: &views,
-                read_other: merge::read_other,
+                read_other: &|path, limits, read| {
+                    excerpt::read_other(path, limits, Some(&filter.0), read)
+                },
                 #[cfg(feature = "parquet")]
                 tables: &tables,
             };
@@ -294,6 +304,8 @@ fn run_live(args: Args, out: &mut Output) -> Result<(), Failure> {
         Command::Ps => live::ps(out),
         #[cfg(unix)]
         Command::Collect { options } => live::collect(&options, limits, out),
+        #[cfg(unix)]
+        Command::Tree { options, .. } => live::open(&options.question(), limits, out),
         #[cfg(unix)]
         Command::Tail { options } => live::tail(&options, limits, out),
         #[cfg(unix)]

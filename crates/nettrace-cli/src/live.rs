@@ -4,12 +4,14 @@ mod collect;
 mod counters;
 mod datagrams;
 mod launch;
+mod open;
 mod output_file;
 mod providers;
 mod session;
 mod tail;
 mod top;
 mod watch;
+mod whole_spans;
 
 use std::{
     io::{self, ErrorKind, Write},
@@ -18,16 +20,18 @@ use std::{
 };
 
 use nettrace_diagnostics::client::{ClientError, Info, Live, Target, Wanted, temporary_folder};
+use nettrace_views::text::VERBOSE;
 
 pub(crate) use self::{
     collect::{CollectOptions, run as collect},
     counters::{CountersOptions, run as counters},
+    open::{OpenOptions, OpenQuestion, run as open},
     providers::{Profile, Provider},
     tail::{TailOptions, run as tail},
     top::{TopOptions, run as top},
 };
 
-use crate::{failure::Failure, spelling::OneLine, standard_error};
+use crate::{failure::Failure, filter::EventFilter, spelling::OneLine, standard_error};
 
 /// Time for all processes together to state their names.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -90,6 +94,16 @@ fn unmatched(target: &Target, wanted: &[Wanted], live: &Live) -> Vec<String> {
         return Vec::new();
     }
     target.unmatched(live.id).unwrap_or_default()
+}
+
+/// The providers that the process is asked for. It sends nothing else.
+fn wanted_by(filter: &EventFilter) -> Vec<Wanted> {
+    let mut names: Vec<_> = filter.provider.iter().map(ToString::to_string).collect();
+    if names.is_empty() {
+        names.push("*".to_owned());
+    }
+    let level = filter.level.map_or(VERBOSE, |level| level.most).into();
+    names.iter().map(|name| Wanted { level, ..Provider::all_of(name).0 }).collect()
 }
 
 fn all() -> Result<Vec<Target>, Failure> {

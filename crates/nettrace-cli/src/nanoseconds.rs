@@ -11,7 +11,7 @@ pub(crate) fn nanoseconds(text: &str) -> Option<i128> {
 /// Nanoseconds that are written with a unit.
 fn length(text: &str) -> Option<i128> {
     let (number, nanos) = time_unit(text)?;
-    let number = number.parse::<f64>().ok().filter(|number| number.is_finite())?;
+    let number = number.trim_end().parse::<f64>().ok().filter(|number| number.is_finite())?;
     Some((number * nanos as f64).round() as i128)
 }
 
@@ -29,6 +29,7 @@ mod tests {
             ("-3s", -3_000_000_000),
             ("2m", 120_000_000_000),
             ("0.5h", 1_800_000_000_000),
+            ("1.5 ms", 1_500_000),
             ("1970-01-01T00:00:01.5Z", 1_500_000_000),
         ] {
             assert_eq!(nanoseconds(text), Some(nanos), "{text}");

@@ -16,8 +16,8 @@ use nettrace_views::{
 
 use crate::{
     convert::destination::Destination, duplicate_type_names::DuplicateTypeNames, failure::Failure,
-    files::SourceFiles, heph::Original, read_options::ReadOptions, source::Source,
-    standard_error::say, suggestions, tree,
+    files::SourceFiles, filter::EventFilter, heph::Original, read_options::ReadOptions,
+    source::Source, standard_error::say, suggestions, tree,
 };
 
 /// Options of `report`.
@@ -93,12 +93,14 @@ pub(crate) struct Content {
     /// The heading of the page. It is the name of the trace's file otherwise
     #[arg(long)]
     title: Option<String>,
+    #[command(flatten)]
+    pub(crate) filter: EventFilter,
 }
 
 impl Content {
     /// What a report has whose trees are not shown.
     pub(crate) fn without_trees(by: Option<String>) -> Self {
-        Self { slow: 0, by, title: None }
+        Self { slow: 0, by, title: None, filter: EventFilter::default() }
     }
 }
 

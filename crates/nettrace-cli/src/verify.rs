@@ -69,7 +69,9 @@ pub(crate) fn run(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let findings = match trace {
-        Trace::NetTrace(source) => of_nettrace(source, limits, options.most)?,
+        Trace::NetTrace(source) | Trace::Made(source, _) => {
+            of_nettrace(source, limits, options.most)?
+        }
         Trace::Heph(source) => of_heph(source.verify(limits, options.most)?),
     };
     match options.json {

@@ -43,6 +43,12 @@ struct Gone {
 /// Makes a process do [`shop`].
 const SHOP: u8 = 1;
 
+/// Makes a process begin a request that never ends.
+const HANG: u8 = 2;
+
+/// Makes it say something in the span in which it is.
+const SAY: u8 = 3;
+
 /// A process that does its work when it is told to and somebody listens. Other tests listen to all
 /// that happens in this one.
 struct Worker(Child);
@@ -55,8 +61,17 @@ impl Worker {
         // From here on the types are known, and tell whether somebody listens.
         work();
         for task in std::io::stdin().lock().bytes() {
+            let task = task.unwrap();
+            if task == HANG {
+                std::mem::forget(Request { route: "/hang" }.enter());
+                continue;
+            }
             until("somebody listens", Gone::is_any_enabled);
-            if task.unwrap() == SHOP { shop() } else { work() }
+            match task {
+                SHOP => shop(),
+                SAY => Gone { what: "milk", left: 1 }.emit(),
+                _ => work(),
+            }
         }
         true
     }
@@ -83,6 +98,14 @@ impl Worker {
 
     fn shop(&mut self) {
         self.0.stdin.as_mut().unwrap().write_all(&[SHOP]).unwrap();
+    }
+
+    fn hang(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(&[HANG]).unwrap();
+    }
+
+    fn say(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(&[SAY]).unwrap();
     }
 
     fn end(mut self) {
@@ -356,4 +379,138 @@ fn lines_fit_the_terminal() {
     let widths: Vec<serde_json::Value> =
         widths.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(widths, [1280, 1280, 390, 390].map(|pixels| json!([pixels, pixels])));
+}
+
+/// What is known of a span at its end is asked for: its events come then, and all of them.
+#[test]
+fn tail_shows_whole_spans_when_they_end() {
+    if Worker::is_here() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let mut worker = Worker::start("tail_shows_whole_spans_when_they_end", folder.path());
+    let pid = worker.pid();
+    let of_span = ["--where", "duration>0ns", "--where", "route=/orders"];
+    let arguments = [&["tail", "-p", &pid, "--head", "3"], &of_span[..]].concat();
+    let child = nettrace(folder.path(), &arguments).spawn().unwrap();
+    worker.work();
+    let shown = succeeded(&child.wait_with_output().unwrap());
+    let lines: Vec<_> = shown.lines().collect();
+    assert!(lines[0].contains("> Contoso-Tail/Request ["), "{lines:?}");
+    assert!(lines[1].contains("tea is gone"), "{lines:?}");
+    assert!(lines[2].contains("< Contoso-Tail/Request [") && lines.len() == 3, "{lines:?}");
+    let arguments = ["tail", "-p", &pid, "--where", "duration>1h", "--duration", "2s"];
+    let child = nettrace(folder.path(), &arguments).spawn().unwrap();
+    worker.work();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(succeeded(&output), "");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("none has duration>1h"), "{said}");
+    worker.end();
+}
+
+/// What is under way now: spans that began since, with their fields, and those that began before,
+/// as far as they say something.
+#[test]
+fn tree_shows_what_is_open_in_a_process() {
+    if Worker::is_here() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let mut worker = Worker::start("tree_shows_what_is_open_in_a_process", folder.path());
+    let pid = worker.pid();
+    let trace = folder.path().join("whole.nettrace");
+    let arguments = ["collect", "-p", &pid, "-o", trace.to_str().unwrap()];
+    let collect = nettrace(folder.path(), &arguments).spawn().unwrap();
+    worker.work();
+    worker.hang();
+    until("the span is recorded", || {
+        let tree = nettrace(folder.path(), &["tree", trace.to_str().unwrap(), "--open"]).output();
+        String::from_utf8_lossy(&tree.unwrap().stdout).contains("/hang")
+    });
+    let arguments = ["tree", "-p", &pid, "--open", "--json", "--interval", "200ms"];
+    let mut tree = nettrace(folder.path(), &arguments).spawn().unwrap();
+    let mut lines = BufReader::new(tree.stdout.take().unwrap()).lines();
+    let mut shown = |worker: &mut Worker, is_such: &dyn Fn(&serde_json::Value) -> bool| loop {
+        worker.say();
+        let line: serde_json::Value = serde_json::from_str(&next_line(&mut lines)).unwrap();
+        if is_such(&line) {
+            return line;
+        }
+    };
+    let before = shown(&mut worker, &|line| line["spans"].as_array().unwrap().len() == 1);
+    let [span] = &before["spans"].as_array().unwrap()[..] else { panic!("{before}") };
+    assert_eq!((&span["began_before"], &span["name"]), (&json!(true), &json!(null)), "{before}");
+    assert_eq!(span["last_event"], "Contoso-Tail/Gone", "{before}");
+    worker.hang();
+    let both = shown(&mut worker, &|line| line["spans"].as_array().unwrap().len() == 2);
+    let inner = &both["spans"][1];
+    assert_eq!((&inner["depth"], &inner["parent"]), (&json!(1), &span["span"]), "{both}");
+    assert_eq!((&inner["began_before"], &inner["name"]), (&json!(false), &json!("Request")));
+    assert!(inner["age_ns"].as_i64() > Some(0) && both["began_before"] == 1, "{both}");
+    interrupt(&tree);
+    let output = tree.wait_with_output().unwrap();
+    succeeded(&output);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("of the spans that began before this attached, only those"), "{said}");
+    interrupt(&collect);
+    succeeded(&collect.wait_with_output().unwrap());
+    // As text, once.
+    let arguments = ["tree", "-p", &pid, "--open", "--once", "--interval", "2s"];
+    let once = nettrace(folder.path(), &arguments).spawn().unwrap();
+    worker.work();
+    worker.hang();
+    let text = succeeded(&once.wait_with_output().unwrap());
+    assert_eq!(text.matches(" attached ").count(), 1, "{text}");
+    assert!(
+        text.contains("  Contoso-Tail/Request [") && text.contains("route=\"/hang\""),
+        "{text}"
+    );
+    let wrong = nettrace(folder.path(), &["tree", "-p", &pid]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("--open"));
+    worker.end();
+}
+
+/// Of a span that began when nothing listened, the process itself knows nothing.
+#[test]
+fn a_span_that_began_unheard_is_not_known() {
+    if Worker::is_here() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let mut worker = Worker::start("a_span_that_began_unheard_is_not_known", folder.path());
+    let pid = worker.pid();
+    worker.hang();
+    let arguments = ["tree", "-p", &pid, "--open", "--once", "--interval", "2s"];
+    let once = nettrace(folder.path(), &arguments).spawn().unwrap();
+    worker.work();
+    let text = succeeded(&once.wait_with_output().unwrap());
+    assert!(text.contains(": 0 spans are open, attached "), "{text}");
+    worker.end();
+}
+
+#[test]
+fn top_counts_what_passes() {
+    if Worker::is_here() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let mut worker = Worker::start("top_counts_what_passes", folder.path());
+    let pid = worker.pid();
+    let arguments = ["top", "-p", &pid, "--json", "--interval", "200ms", "--where", "what~tea"];
+    let mut top = nettrace(folder.path(), &arguments).spawn().unwrap();
+    let mut lines = BufReader::new(top.stdout.take().unwrap()).lines();
+    loop {
+        worker.work();
+        let line: serde_json::Value = serde_json::from_str(&next_line(&mut lines)).unwrap();
+        let types = line["types"].as_array().unwrap();
+        assert!(types.iter().all(|ty| ty["name"] == "Gone"), "{line}");
+        if !types.is_empty() {
+            break;
+        }
+    }
+    interrupt(&top);
+    succeeded(&top.wait_with_output().unwrap());
+    worker.end();
 }

@@ -61,6 +61,12 @@ pub const MISSING: &str = "nettrace.missing";
 /// The key of a trace made of others: what it contains, by which copies are recognized.
 pub const CONTAINS: &str = "nettrace.contains";
 
+/// The key of a trace with those events of others that passed filters: what the others contain.
+pub const EXCERPT: &str = "nettrace.excerpt";
+
+/// The key of such a trace with the filters.
+pub const FILTER: &str = "nettrace.filter";
+
 /// The key of a trace converted from another format, which is the value.
 pub const SOURCE: &str = "nettrace.source";
 

@@ -50,7 +50,7 @@ pub(crate) enum Begin {
 }
 
 /// What a target knows at its beginning.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[allow(dead_code, reason = "for targets to choose from")]
 pub(crate) struct Start<'a> {
     pub(crate) trace: &'a Trace,

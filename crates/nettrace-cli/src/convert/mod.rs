@@ -64,7 +64,7 @@ use crate::{
 const BATCH: usize = 1 << 20;
 
 /// What to write, and where.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Task<'a> {
     /// A path, or `-` for standard output.
     pub(crate) out: &'a Path,
@@ -75,7 +75,7 @@ pub(crate) struct Task<'a> {
     /// For formats of viewers.
     pub(crate) views: &'a ViewOptions,
     /// Reads the trace that a flame graph is compared with.
-    pub(crate) read_other: ReadOther,
+    pub(crate) read_other: ReadOther<'a>,
     /// For tables.
     #[cfg(feature = "parquet")]
     pub(crate) tables: &'a TableOptions,

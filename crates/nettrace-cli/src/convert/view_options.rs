@@ -9,7 +9,7 @@ use crate::{failure::Failure, read_options::ReadOptions, source::Source, standar
 
 /// Reads another trace than the one that is converted, from its path. A function of the layer
 /// above, which joins and merges files.
-pub(crate) type ReadOther = fn(
+pub(crate) type ReadOther<'a> = &'a dyn Fn(
     &PathBuf,
     ReadOptions,
     &mut dyn FnMut(Source, ReadOptions) -> Result<(), Failure>,
@@ -44,7 +44,7 @@ impl ViewOptions {
         &self,
         view: View,
         limits: ReadOptions,
-        read_other: ReadOther,
+        read_other: ReadOther<'_>,
     ) -> Result<Options, Failure> {
         let mut options = Options::default()
             .spans_limit(limits.definitions())
@@ -78,7 +78,7 @@ fn folded(
     path: &PathBuf,
     limits: ReadOptions,
     options: &Options,
-    read_other: ReadOther,
+    read_other: ReadOther<'_>,
 ) -> Result<Folded, Failure> {
     if path.extension().is_some_and(|ending| ending == "folded") {
         let text = fs::read_to_string(path);

@@ -18,7 +18,7 @@ use crate::{
     color::ColorOption,
     duplicate_type_names::DuplicateTypeNames,
     failure::Failure,
-    filter::{Condition, Filter, FilterOptions, Outcome, Scalar},
+    filter::{Condition, Filter, FilterOptions, Outcome, Scalar, Verdict},
     lines::Lines,
     read_options::ReadOptions,
     source::Source,
@@ -193,13 +193,7 @@ pub(crate) fn each(
         }
         let ty = types.of(&event, EventType::of);
         let payload = Payload::of(&event, ty);
-        let names = |met: &mut dyn FnMut(&str)| {
-            payload.fields.iter().for_each(|(name, _)| met(name));
-            event.labels().iter().for_each(|label| met(label_name(label)));
-        };
-        if !filter.passes_conditions(|it| test(it, &event, &payload, &facts), names)
-            || !filter.passes_text(|out| write_all(&event, ty, &payload, out))?
-        {
+        if !passes(&mut filter, &event, ty, &payload, &facts.processes)? {
             continue;
         }
         summary.count_shown(payload.error.is_some());
@@ -215,11 +209,11 @@ pub(crate) fn each(
 }
 
 /// Tests a condition on an event: its fields, or else its labels, or else what it is of.
-pub(crate) fn test(
+fn test(
     condition: &Condition,
     event: &Event<'_>,
     payload: &Payload<'_>,
-    facts: &Facts,
+    processes: &Processes,
 ) -> Outcome {
     let outcome = condition.test(&payload.fields, &event.labels());
     if outcome != Outcome::Absent {
@@ -229,17 +223,52 @@ pub(crate) fn test(
     match condition.field() {
         "provider" => text(Cow::Borrowed(&event.metadata().provider)),
         "event" => text(spelling::event_name(event.metadata())),
-        "process" => test_process(condition, process_id(event), facts),
+        "process" => test_process(condition, process_id(event), processes),
         _ => Outcome::Absent,
     }
 }
 
+/// What an event says of the filters.
+pub(crate) fn judge(
+    filter: &mut Filter,
+    event: &Event<'_>,
+    ty: &EventType,
+    payload: &Payload<'_>,
+    processes: &Processes,
+) -> io::Result<Verdict> {
+    filter.judge(
+        event,
+        |condition| test(condition, event, payload, processes),
+        |met| meet_names(event, payload, met),
+        |out| write_all(event, ty, payload, out),
+    )
+}
+
+/// Whether an event passes the filters that need its fields.
+pub(crate) fn passes(
+    filter: &mut Filter,
+    event: &Event<'_>,
+    ty: &EventType,
+    payload: &Payload<'_>,
+    processes: &Processes,
+) -> io::Result<bool> {
+    let names = |met: &mut dyn FnMut(&str)| meet_names(event, payload, met);
+    Ok(filter.passes_conditions(|it| test(it, event, payload, processes), names)
+        && filter.passes_text(|out| write_all(event, ty, payload, out))?)
+}
+
+/// Passes the names of an event's fields and labels to a function.
+fn meet_names(event: &Event<'_>, payload: &Payload<'_>, met: &mut dyn FnMut(&str)) {
+    payload.fields.iter().for_each(|(name, _)| met(name));
+    event.labels().iter().for_each(|label| met(label_name(label)));
+}
+
 /// Tests a condition on a process: its id, or its name.
-pub(crate) fn test_process(condition: &Condition, id: Option<u64>, facts: &Facts) -> Outcome {
+fn test_process(condition: &Condition, id: Option<u64>, processes: &Processes) -> Outcome {
     let Some(id) = id else { return Outcome::Absent };
-    let names = facts.processes.named().filter(|(process, _)| *process == Some(id));
+    let names = processes.named().filter(|(process, _)| *process == Some(id));
     let names = names.map(|(_, name)| Scalar::Text(name.into()));
-    let spelled = [Scalar::Integer(id.into()), Scalar::Text(facts.processes.spelled(id))];
+    let spelled = [Scalar::Integer(id.into()), Scalar::Text(processes.spelled(id))];
     condition.test_scalars(names.chain(spelled))
 }
 

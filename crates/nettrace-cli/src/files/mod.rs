@@ -33,7 +33,7 @@ pub(crate) use self::{
 use crate::{failure::Failure, other_file_types, spelling::OneLine, standard_error::say};
 
 /// The traces that a command reads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Files {
     /// The name of the files in messages, and in a report.
     name: PathBuf,
@@ -43,7 +43,7 @@ pub(crate) struct Files {
 }
 
 /// One trace, or several.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Content {
     One(PathBuf),
     /// By the time at which they begin.
@@ -71,6 +71,8 @@ pub(crate) struct File {
     pub(crate) before: Option<u64>,
     /// Of which files it was made, if it says so.
     pub(crate) origins: Option<Origins>,
+    /// Of which files it is an excerpt, if it says so.
+    pub(crate) excerpt: Option<Origins>,
     /// The number of bytes to read: those before damage that is known.
     pub(crate) most: u64,
 }
@@ -155,6 +157,10 @@ impl Files {
             Content::One(_) => Ok(()),
             Content::Several(recordings) => say_gaps(recordings),
         }
+    }
+
+    pub(crate) fn content(&self) -> &Content {
+        &self.content
     }
 
     /// The one file, or the recordings of several.
@@ -299,7 +305,8 @@ impl File {
             start: Clock::of(trace).start(),
             part: recording.zip(number),
             before: trace.events_before(),
-            origins: Origins::stated(trace),
+            origins: Origins::stated(trace, keys::CONTAINS),
+            excerpt: Origins::stated(trace, keys::EXCERPT),
             trace: trace.clone(),
             most: u64::MAX,
             path,
@@ -331,7 +338,8 @@ pub(crate) fn of_recording(folder: &Path, name: &str) -> io::Result<Vec<File>> {
 /// Puts files of one recording together, by the time at which the recordings begin. Leaves out what
 /// others have, and says so.
 pub(crate) fn recordings(mut files: Vec<File>) -> io::Result<Vec<Recording>> {
-    let mut notes = origins::leave_out(&mut files);
+    let mut notes = origins::leave_out_excerpts(&mut files);
+    notes.extend(origins::leave_out(&mut files));
     let mut found: Vec<Recording> = Vec::new();
     for file in files {
         let is_same = |it: &&mut Recording| {
@@ -444,6 +452,18 @@ pub(crate) struct ReadEnd {
     pub(crate) begins: Option<Vec<(u64, PathBuf)>>,
     /// Files that could not be read to their end, and why.
     pub(crate) damaged: Vec<(PathBuf, String)>,
+    /// What else there is to say of the result.
+    pub(crate) notes: Vec<String>,
+}
+
+impl ReadEnd {
+    /// Notes that the bytes of the files could be read to this error. `name` is that of all files.
+    pub(crate) fn cut(&mut self, name: &Path, error: &nettrace_reader::Error) {
+        let begins = self.begins.take().unwrap_or_default();
+        let mut before = begins.into_iter().rev().skip_while(|it| it.0 > error.offset());
+        let path = before.next().map_or_else(|| name.to_owned(), |(_, path)| path);
+        self.damaged.push((path, error.to_string()));
+    }
 }
 
 /// The outcome of several files once they have been read.
@@ -463,7 +483,7 @@ impl SourceFiles<'_> {
     /// The missing parts of the files, in sentences. Call it when the trace has been read.
     pub(crate) fn missing(&self) -> Vec<String> {
         let gaps = self.recordings.iter().flat_map(|it| &it.gaps).cloned();
-        gaps.chain(self.ending.damaged()).collect()
+        gaps.chain(self.ending.damaged()).chain(self.ending.notes()).collect()
     }
 }
 
@@ -475,10 +495,19 @@ impl JoinedEnding {
         end.damaged.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect()
     }
 
+    /// What else there is to say of the result.
+    fn notes(&self) -> Vec<String> {
+        let Some(end) = &self.0 else { return Vec::new() };
+        end.lock().unwrap_or_else(PoisonError::into_inner).notes.clone()
+    }
+
     /// Says what is wrong with the files. `result` is how the command ended.
     pub(crate) fn after(self, result: Result<(), Failure>) -> Result<(), Failure> {
         let Some(end) = self.0 else { return result };
         let end = std::mem::take(&mut *end.lock().unwrap_or_else(PoisonError::into_inner));
+        for note in &end.notes {
+            say(Some(OneLine(note)))?;
+        }
         for (path, why) in &end.damaged {
             say(Some(format_args!("{}: {why}", OneLine(path.display()))))?;
         }

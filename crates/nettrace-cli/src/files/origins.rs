@@ -9,6 +9,9 @@
 //! If all these files are read, the trace that was made of them is left out. If some of them are
 //! gone, it has what nothing else has, and those that are left of them are left out. A file that
 //! has grown since then is not among them.
+//!
+//! A part of a trace that a filter has chosen names the files in the same way, but by the key-value
+//! [`EXCERPT`](keys::EXCERPT): it is left out beside all of them, and never in their place.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -71,7 +74,7 @@ impl Origins {
 
     /// The origins that a trace states, or the trace itself if it is the file of a recording.
     pub(crate) fn of_trace(trace: &Trace) -> Option<Self> {
-        if let Some(stated) = Self::stated(trace) {
+        if let Some(stated) = Self::stated(trace, keys::CONTAINS) {
             return Some(stated);
         }
         let (name, number) = identity(trace);
@@ -85,10 +88,10 @@ impl Origins {
         self
     }
 
-    /// The origins that a trace states.
-    pub(super) fn stated(trace: &Trace) -> Option<Self> {
+    /// The origins that a trace states under a key.
+    pub(super) fn stated(trace: &Trace, key: &str) -> Option<Self> {
         let mut all = Self::default();
-        for part in trace.value(keys::CONTAINS)?.split(' ') {
+        for part in trace.value(key)?.split(' ') {
             let (name, rest) = part.rsplit_once('/')?;
             let (numbers, size) = rest.split_once(':').unwrap_or((rest, ""));
             let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
@@ -178,6 +181,21 @@ fn identity(trace: &Trace) -> (String, u64) {
             (format!("{NAMELESS}{start}.{}.{hash:016x}", trace.sync_ticks), 0)
         }
     }
+}
+
+/// Leaves out excerpts of traces that are read. Returns what there is to say.
+pub(super) fn leave_out_excerpts(files: &mut Vec<File>) -> Vec<String> {
+    let read = Origins::of(files.iter().filter(|file| file.excerpt.is_none()));
+    let mut notes = Vec::new();
+    files.retain(|file| {
+        let is_needed = file.excerpt.as_ref().is_none_or(|origins| !origins.are_in(&read));
+        if !is_needed {
+            let path = file.path.display();
+            notes.push(format!("{path} is an excerpt of files that are read; it is left out"));
+        }
+        is_needed
+    });
+    notes
 }
 
 /// Leaves out traces that were made of others which are read, and files of which such a trace was

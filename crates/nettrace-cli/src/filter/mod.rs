@@ -6,6 +6,7 @@
 //! some of the values that it met.
 
 mod condition;
+mod expression;
 mod options;
 
 use std::{collections::BTreeSet, fmt, io};
@@ -13,7 +14,7 @@ use std::{collections::BTreeSet, fmt, io};
 use nettrace_format::spelling::{nearest, nearest_field};
 use nettrace_reader::Event;
 use nettrace_views::{
-    model::{Clock, EndFields, Ids, Role, is_failure, role_of},
+    model::{Clock, EndFields, Ids, Role, SpanRecord, is_failure, role_of},
     text::{VERBOSE, is_trace_level},
 };
 
@@ -25,7 +26,7 @@ use crate::{
 
 pub(crate) use self::{
     condition::{Condition, Outcome, Scalar},
-    options::{Bound, EventFilter, FilterOptions, Pattern, ThreadPattern},
+    options::{Bound, EventFilter, FilterOptions, FilterWithUntil, Pattern, ThreadPattern},
 };
 
 /// The filters of a command, with their counts.
@@ -48,6 +49,32 @@ pub(crate) struct Filter {
 
 /// What is known of a span without a field: a condition can be on it.
 pub(crate) const SPAN_FACTS: [&str; 3] = ["duration", "outcome", "span"];
+
+/// A span, of which a condition can ask what no field says.
+pub(crate) struct SpanFacts<'a> {
+    pub(crate) record: &'a SpanRecord,
+    /// `None` if neither its start nor its end is in the trace.
+    pub(crate) name: Option<&'a str>,
+    /// The time of the last event, until which a span without an end lasts.
+    pub(crate) last: i64,
+}
+
+impl SpanFacts<'_> {
+    /// Tests a condition on one of [`SPAN_FACTS`].
+    fn test(&self, condition: &Condition) -> Outcome {
+        let Self { record, name, last } = self;
+        let fact = match condition.field() {
+            "duration" => {
+                let length = record.duration().or(record.at_least(*last));
+                length.map(|nanos| Scalar::Integer(nanos.into()))
+            }
+            "outcome" => record.outcome.as_deref().map(|outcome| Scalar::Text(outcome.into())),
+            "span" => name.map(|name| Scalar::Text(name.into())),
+            _ => None,
+        };
+        condition.test_scalars(fact.into_iter())
+    }
+}
 
 /// What events say of the filters: a bit for each condition that holds, or fails, on one of them.
 /// A condition on a field that they do not have does neither.
@@ -226,15 +253,18 @@ impl Filter {
         Ok(verdict)
     }
 
-    /// Whether what was judged passes all filters. `fact` tests a condition on a field that no
-    /// event has.
-    pub(crate) fn accepts(&self, verdict: Verdict, fact: impl Fn(&Condition) -> Outcome) -> bool {
+    /// Whether what was judged passes all filters: a span, or an event by itself. A condition on a
+    /// field that no event has is on what is known of the span.
+    pub(crate) fn accepts(&self, verdict: Verdict, span: Option<&SpanFacts<'_>>) -> bool {
         let both = Verdict::PASSED | Verdict::TEXT;
         let mut conditions = self.conditions.iter().zip(Verdict::conditions());
         verdict.holds & both == both
             && conditions.all(|((condition, _), bit)| match verdict.fails & bit != 0 {
                 true => verdict.holds & bit != 0 && !condition.is_negative(),
-                false => verdict.holds & bit != 0 || fact(condition) == Outcome::Holds,
+                false => {
+                    let fact = || span.map(|span| span.test(condition));
+                    verdict.holds & bit != 0 || fact() == Some(Outcome::Holds)
+                }
             })
     }
 

@@ -2,11 +2,15 @@
 
 use std::{fmt, str::FromStr};
 
+use clap::{Arg, ArgMatches, Command};
 use jiff::Timestamp;
 use nettrace_format::spelling::time_unit;
 use nettrace_reader::Thread;
 
-use crate::{filter::Condition, spelling::LevelBound};
+use crate::{
+    filter::{Condition, SPAN_FACTS},
+    spelling::LevelBound,
+};
 
 /// Options of `dump`, `headers` and `tail`: which events to show, and how many of them.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -42,7 +46,13 @@ pub(crate) struct EventFilter {
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) from: Option<Bound>,
     /// Only events up to this time, as in --from
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    #[arg(
+        id = "until",
+        long = "to",
+        visible_alias = "until",
+        value_name = "TIME",
+        allow_negative_numbers = true
+    )]
     pub(crate) to: Option<Bound>,
     /// Only events of this level or a more severe one: critical (crit), error, warning (warn),
     /// informational (info), verbose (trace), debug, which is verbose without what tracing and log
@@ -60,16 +70,80 @@ pub(crate) struct EventFilter {
     pub(super) conditions: Vec<Condition>,
     /// Only events whose name, message, fields or labels contain this text, as they are shown.
     /// Repeat the option to accept several
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = text)]
     pub(super) grep: Vec<String>,
 }
 
 impl EventFilter {
+    /// Whether a condition is on what is known of a span at its end.
+    pub(crate) fn asks_of_spans(&self) -> bool {
+        self.conditions.iter().any(|condition| SPAN_FACTS.contains(&condition.field()))
+    }
+
     /// Whether any of them is given.
     pub(crate) fn is_given(&self) -> bool {
         let Self { provider, event, thread, from, to, level, conditions, grep } = self;
         let names = provider.len() + event.len() + thread.len() + conditions.len() + grep.len();
         names > 0 || from.is_some() || to.is_some() || level.is_some()
+    }
+}
+
+fn text(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() { Err("every event contains an empty text") } else { Ok(text.to_owned()) }
+}
+
+/// The filters of a command whose option `--to` is another one: it has `--until` alone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FilterWithUntil(pub(crate) EventFilter);
+
+impl clap::FromArgMatches for FilterWithUntil {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        EventFilter::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl clap::Args for FilterWithUntil {
+    fn augment_args(command: Command) -> Command {
+        let until = |arg: Arg| arg.long("until").visible_alias(None::<&'static str>);
+        EventFilter::augment_args(command).mut_arg("until", until)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// Writes the filters as options.
+impl fmt::Display for EventFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn texts<T: ToString>(values: &[T]) -> impl Iterator<Item = String> + '_ {
+            values.iter().map(T::to_string)
+        }
+        let Self { provider, event, thread, from, to, level, conditions, grep } = self;
+        let named = [
+            ("provider", texts(provider).collect::<Vec<_>>()),
+            ("event", texts(event).collect()),
+            ("thread", texts(thread).collect()),
+            ("from", from.iter().map(Bound::to_string).collect()),
+            ("to", to.iter().map(Bound::to_string).collect()),
+            ("level", level.iter().map(LevelBound::to_string).collect()),
+            ("where", texts(conditions).collect()),
+            ("grep", texts(grep).collect()),
+        ];
+        let all = named.iter().flat_map(|(name, all)| all.iter().map(move |value| (name, value)));
+        for (at, (name, value)) in all.enumerate() {
+            let blank = if at == 0 { "" } else { " " };
+            write!(f, "{blank}--{name} ")?;
+            match value.contains(char::is_whitespace) {
+                true => write!(f, "'{value}'")?,
+                false => write!(f, "{value}")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -167,6 +241,18 @@ pub(crate) enum Bound {
     SinceStart(i128),
     /// Since 1970.
     Time(i128),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SinceStart(nanos) => write!(f, "{nanos}ns"),
+            Self::Time(nanos) => match Timestamp::from_nanosecond(*nanos) {
+                Ok(time) => time.fmt(f),
+                Err(_) => write!(f, "{nanos}ns"),
+            },
+        }
+    }
 }
 
 impl FromStr for Bound {

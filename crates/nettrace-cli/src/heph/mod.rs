@@ -24,9 +24,12 @@ use crate::{
 };
 
 /// A trace of one of the two formats.
+#[expect(clippy::enum_variant_names, reason = "a format has this name")]
 pub(crate) enum Trace {
     NetTrace(Source),
     Heph(HephSource),
+    /// One that is made of another one.
+    Made(Source, Original),
 }
 
 /// A Heph trace that was not read yet.
@@ -118,6 +121,7 @@ impl Trace {
     pub(crate) fn into_nettrace(self, limits: ReadOptions) -> Result<(Source, Original), Failure> {
         let source = match self {
             Self::NetTrace(source) => return Ok((source, Original(None))),
+            Self::Made(source, original) => return Ok((source, original)),
             Self::Heph(source) => source,
         };
         let aside = Arc::new(Mutex::new(Aside::default()));

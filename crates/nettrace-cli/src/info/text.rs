@@ -40,8 +40,10 @@ const MAX_NAME_WIDTH: usize = 32;
 fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
     // The key-values of one recording are those of its first file. Origins are for programs.
     let of_file = [Trace::RECORDING, Trace::FILE];
-    let is_of_file =
-        |key: &str| !info.recordings.is_empty() && of_file.contains(&key) || key == keys::CONTAINS;
+    let is_of_file = |key: &str| {
+        let is_origin = [keys::CONTAINS, keys::EXCERPT].contains(&key);
+        !info.recordings.is_empty() && of_file.contains(&key) || is_origin
+    };
     let key_values = info.key_values.0.iter().filter(|(key, _)| !is_of_file(key));
     let key_values: Vec<_> =
         key_values.map(|(key, value)| (OneLine(key).to_string(), OneLine(value))).collect();

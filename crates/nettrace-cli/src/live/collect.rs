@@ -167,9 +167,7 @@ pub(crate) fn run(
 /// The providers of the command line, with those of the profiles. All, if it has neither.
 fn wanted(options: &CollectOptions) -> Vec<Wanted> {
     if let Some(past) = options.past {
-        let arguments = format!("Past={}", past.as_secs_f64());
-        let name = "NetTrace-FlightRecorder".to_owned();
-        return vec![Wanted { name, keywords: u64::MAX, level: 5, arguments }];
+        return vec![past_of(past)];
     }
     let mut wanted: Vec<_> = options.providers.iter().map(|one| one.0.clone()).collect();
     for profile in &options.profile {
@@ -196,6 +194,13 @@ fn wanted(options: &CollectOptions) -> Vec<Wanted> {
         wanted.push(Provider::all_of("*").0);
     }
     wanted
+}
+
+/// What the flight recorder of a process has kept of so long a time, and what it records then.
+pub(super) fn past_of(past: Duration) -> Wanted {
+    let arguments = format!("Past={}", past.as_secs_f64());
+    let name = "NetTrace-FlightRecorder".to_owned();
+    Wanted { name, keywords: u64::MAX, level: 5, arguments }
 }
 
 /// A name in the current folder: what the process calls itself leads to no other.

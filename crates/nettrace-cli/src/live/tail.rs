@@ -5,23 +5,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_diagnostics::client::Wanted;
-use nettrace_reader::ErrorKind;
-use nettrace_views::text::{Detail, Lines, Look, VERBOSE};
+use nettrace_reader::{ErrorKind, Event};
+use nettrace_views::text::{Detail, EventType, Lines, Look, Payload};
 
 use super::{
-    ProcessChoice, Provider,
+    ProcessChoice,
     collect::duration,
     find,
     session::{Session, Signals},
-    tell_unmatched,
+    tell_unmatched, wanted_by,
     watch::OutputSurface,
+    whole_spans,
 };
 use crate::{
     color::ColorOption,
-    dump::each,
+    dump::{Facts, each},
     failure::Failure,
-    filter::{EventFilter, FilterOptions},
+    filter::FilterOptions,
     output::Output,
     read_options::ReadOptions,
     source::Source,
@@ -63,7 +63,7 @@ pub(crate) fn run(
     // From here on a signal ends the trace, not this process.
     let signals = Signals::new().map_err(Failure::Output)?;
     let target = find(&options.which)?;
-    let asked = wanted(&options.filter.events);
+    let asked = wanted_by(&options.filter.events);
     let live = target.collect(&asked, options.buffer)?;
     if !options.filter.events.provider.is_empty() || options.filter.events.level.is_some() {
         tell_unmatched(&target, &asked, &live).map_err(Failure::Output)?;
@@ -79,7 +79,11 @@ pub(crate) fn run(
     let mut lines = lines.detail(detail).places(options.places);
     let wanted = &options.filter;
     let mut whole = Vec::new();
-    let result = each(source, limits, wanted, false, out, |event, ty, payload, facts, shown| {
+    let mut show = |event: &Event<'_>,
+                    ty: &EventType,
+                    payload: &Payload<'_>,
+                    facts: &Facts,
+                    shown: &mut Vec<u8>| {
         whole.clear();
         lines.lost(facts.lost, &mut whole)?;
         lines.event(event, ty, payload, facts.clock, &mut whole)?;
@@ -93,7 +97,11 @@ pub(crate) fn run(
             OutputSurface::Lines => shown.extend_from_slice(&whole),
         }
         Ok(())
-    });
+    };
+    let result = match wanted.events.asks_of_spans() {
+        true => whole_spans::each(source, limits, wanted, out, &mut show),
+        false => each(source, limits, wanted, false, out, &mut show).map(drop),
+    };
     match result {
         Err(Failure::Trace(error))
             if matches!(error.kind(), ErrorKind::Truncated { .. } | ErrorKind::NoEndOfStream) =>
@@ -101,16 +109,6 @@ pub(crate) fn run(
             out.flush()?;
             Ok(say(Some("the process has ended; it has not sent its last events"))?)
         }
-        result => result.map(drop),
+        result => result,
     }
-}
-
-/// The providers that the process is asked for. It sends nothing else.
-fn wanted(filter: &EventFilter) -> Vec<Wanted> {
-    let mut names: Vec<_> = filter.provider.iter().map(ToString::to_string).collect();
-    if names.is_empty() {
-        names.push("*".to_owned());
-    }
-    let level = filter.level.map_or(VERBOSE, |level| level.most).into();
-    names.iter().map(|name| Wanted { level, ..Provider::all_of(name).0 }).collect()
 }

@@ -7,7 +7,8 @@ use std::{
 };
 
 use nettrace_diagnostics::client::Wanted;
-use nettrace_reader::{Event, Totals};
+use nettrace_reader::{Event, Totals, Trace};
+use nettrace_views::{model::PerType, text::EventType};
 use serde::Serialize;
 
 use super::{
@@ -15,11 +16,13 @@ use super::{
     collect::duration,
     find, name_of,
     session::Signals,
-    unmatched,
+    unmatched, wanted_by,
     watch::{OutputSurface, TraceView, WatchOptions, draw},
 };
 use crate::{
+    excerpt::Filters,
     failure::Failure,
+    filter::EventFilter,
     read_options::ReadOptions,
     spelling::{self, OneLine},
     standard_error,
@@ -49,6 +52,8 @@ pub(crate) struct TopOptions {
     /// The memory for events in the process, in MB
     #[arg(long, value_name = "MB", default_value_t = 64)]
     buffer: u32,
+    #[command(flatten)]
+    filter: EventFilter,
 }
 
 /// Events and bytes of one type, in this interval and before.
@@ -60,15 +65,33 @@ struct TypeCount {
 }
 
 /// The counts by provider and name.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct TypeRates {
+    options: EventFilter,
+    /// What is counted, if not everything is.
+    filters: Option<Filters>,
+    shown: PerType<EventType>,
     types: HashMap<String, HashMap<String, TypeCount>>,
     lost: u64,
     lost_before: u64,
 }
 
 impl TraceView for TypeRates {
+    fn begin(&mut self, trace: &Trace, version: u32) -> Result<(), Failure> {
+        if self.options.is_given() {
+            self.filters = Some(Filters::new(&self.options, trace, version)?);
+        }
+        Ok(())
+    }
+
     fn event(&mut self, event: &Event<'_>) {
+        if let Some(filters) = &mut self.filters {
+            let ty = self.shown.of(event, EventType::of);
+            // Memory takes what is written of the event.
+            if !filters.pass(event, ty).unwrap_or_default() {
+                return;
+            }
+        }
         let metadata = event.metadata();
         let names = match self.types.get_mut(&*metadata.provider) {
             Some(names) => names,
@@ -183,13 +206,15 @@ pub(crate) fn run(
     let providers = options.providers.iter().map(|provider| provider.0.clone());
     let mut wanted: Vec<Wanted> = providers.collect();
     if wanted.is_empty() {
-        wanted.push(Provider::all_of("*").0);
+        wanted = wanted_by(&options.filter);
     }
     // From here on a signal ends the trace, not this process.
     let signals = Signals::new().map_err(Failure::Output)?;
     let live = target.collect(&wanted, options.buffer)?;
+    let filter = &options.filter;
+    let asks_for_all = filter.provider.is_empty() && filter.level.is_none();
     let mut notes = match options.providers[..] {
-        [] => Vec::new(),
+        [] if asks_for_all => Vec::new(),
         _ => unmatched(&target, &wanted, &live),
     };
     if options.json || matches!(OutputSurface::of_stdout(), OutputSurface::Lines) {
@@ -204,7 +229,8 @@ pub(crate) fn run(
     };
     let begun = Instant::now();
     let mut last = begun;
-    watch.run(live, TypeRates::default(), &mut |rates| {
+    let rates = TypeRates { options: filter.clone(), ..TypeRates::default() };
+    watch.run(live, rates, &mut |rates| {
         let now = Instant::now();
         let seconds = now.duration_since(last).as_secs_f64();
         let since_start = now.duration_since(begun).as_secs_f64();

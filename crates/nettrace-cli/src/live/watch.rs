@@ -10,7 +10,7 @@ use std::{
 };
 
 use nettrace_diagnostics::client::{ClientError, Live, Stopping, Target};
-use nettrace_reader::{Event, Reader, Totals};
+use nettrace_reader::{Event, Reader, Totals, Trace};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::session::Signals;
@@ -32,6 +32,11 @@ pub(super) struct WatchOptions<'a> {
 
 /// A view of a trace.
 pub(super) trait TraceView: Send {
+    /// Takes what is known before the first event: the trace, and its major version.
+    fn begin(&mut self, _: &Trace, _: u32) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Takes an event.
     fn event(&mut self, event: &Event<'_>);
 
@@ -126,6 +131,8 @@ fn read<V: TraceView>(
     view: &Mutex<V>,
 ) -> Result<(), Failure> {
     let mut reader: Reader<ConnectionReader> = limits.options().open(ConnectionReader(source))?;
+    let version = reader.major_version();
+    lock(view).begin(reader.trace(), version)?;
     loop {
         match reader.next_event()? {
             Some(event) => lock(view).event(&event),

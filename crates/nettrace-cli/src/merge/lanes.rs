@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use nettrace_reader::{Event, SortedReader};
+use nettrace_reader::{Event, SortedReader, Trace};
 use nettrace_views::model::Clock;
 
 use crate::{
@@ -81,7 +81,7 @@ pub(super) trait Take {
 
 /// A recording that is being read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     /// Its number among all.
     pub(super) number: usize,
     /// The major version of its first file.
@@ -92,6 +92,11 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    /// The only trace of a stream, with its own ticks.
+    pub(crate) fn of_one(version: u32, trace: &Trace) -> Self {
+        Self { number: 0, version, clock: Clock::of(trace), start: None }
+    }
+
     /// A time on the scale of all.
     fn at(&self, ticks: u64) -> i128 {
         match self.start {

@@ -23,14 +23,13 @@ mod stream;
 
 use std::{
     io::{self, Read, Write},
-    path::PathBuf,
-    slice,
     sync::{Arc, Mutex},
 };
 
-use self::{
-    lanes::{Lanes, Times},
-    stream::Stream,
+use self::lanes::{Lanes, Times};
+pub(crate) use self::{
+    lanes::Lane,
+    stream::{Kept, Stream},
 };
 use crate::{
     convert::destination::{Destination, OutputFile},
@@ -51,6 +50,14 @@ pub(crate) struct Merged {
     has_ended: bool,
 }
 
+/// Whether what there is to say of the files is told, such as which are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notes {
+    Told,
+    /// It was told before.
+    Silent,
+}
+
 /// Opens a trace. Several files become one stream; [`JoinedEnding`] says more when it was read.
 /// `as_stream` says that the caller copies blocks, which does not work for joined streams.
 pub(crate) fn open(
@@ -58,12 +65,15 @@ pub(crate) fn open(
     limits: &mut ReadOptions,
     meanwhile: Meanwhile,
     as_stream: bool,
+    notes: Notes,
 ) -> Result<(heph::Trace, JoinedEnding), Failure> {
     let recordings = match files.into_content() {
         Content::One(path) => return Ok((heph::open(&path, meanwhile)?, JoinedEnding(None))),
         Content::Several(recordings) => recordings,
     };
-    say_gaps(&recordings)?;
+    if notes == Notes::Told {
+        say_gaps(&recordings)?;
+    }
     let is_joined = recordings.len() == 1 && recordings[0].is_joined() && !as_stream;
     let begins = is_joined.then(Vec::new);
     let end = Arc::new(Mutex::new(ReadEnd { begins, ..ReadEnd::default() }));
@@ -72,22 +82,10 @@ pub(crate) fn open(
         limits.joined = true;
         Box::new(Joined::new(recordings[0].parts(), Arc::clone(&end)))
     } else {
-        Box::new(start(recordings, *limits, &end)?)
+        Box::new(start(recordings, *limits, &end, notes)?)
     };
     let source = Source::new(source::watched(bytes, Some(size), meanwhile));
     Ok((heph::Trace::NetTrace(source), JoinedEnding(Some(end))))
-}
-
-/// Gives `read` the trace of a path, which may be a folder, and says what is wrong with its files.
-pub(crate) fn read_other(
-    path: &PathBuf,
-    mut limits: ReadOptions,
-    read: &mut dyn FnMut(Source, ReadOptions) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let files = Files::find(slice::from_ref(path))?;
-    let (trace, ending) = open(files, &mut limits, Meanwhile::Nothing, false)?;
-    let (source, original) = trace.into_nettrace(limits)?;
-    ending.after(read(source, limits).and_then(|()| original.end_whole()))
 }
 
 /// Begins to merge recordings. `end` gets what is wrong with them.
@@ -95,11 +93,13 @@ pub(crate) fn start(
     recordings: Vec<Recording>,
     limits: ReadOptions,
     end: &Arc<Mutex<ReadEnd>>,
+    notes: Notes,
 ) -> Result<Merged, Failure> {
     let mut times = Times::of(&recordings)?;
     if limits.align_clocks {
-        for note in clocks::align(&recordings, &mut times, limits)? {
-            say(Some(note))?;
+        let said = clocks::align(&recordings, &mut times, limits)?;
+        if notes == Notes::Told {
+            said.into_iter().try_for_each(|note| say(Some(note)))?;
         }
     }
     let stream = Stream::begin(&recordings, &times)?;
@@ -174,7 +174,7 @@ pub(crate) fn write(
 ) -> Result<Written, Failure> {
     say_gaps(&recordings)?;
     let end = Arc::new(Mutex::new(ReadEnd::default()));
-    let mut merged = start(recordings, limits, &end)?;
+    let mut merged = start(recordings, limits, &end, Notes::Told)?;
     let mut destination = Destination::open(&to.output, to.force, stdout)?;
     loop {
         let bytes = merged.go_on()?;

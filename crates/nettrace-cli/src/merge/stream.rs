@@ -17,7 +17,7 @@ use nettrace_format::{
     v6::{self, SequencePointFlags, ThreadSequence},
 };
 use nettrace_reader::{
-    Event, LastLabels, Metadata, SortedReader, Stack, Thread, ThreadTotals, Trace, WallTime,
+    Event, LastLabels, Metadata, SortedReader, Source, Stack, Thread, ThreadTotals, Trace, WallTime,
 };
 use nettrace_views::model::{process_of, recording_and_key};
 
@@ -40,6 +40,9 @@ const BATCH_BYTES: usize = 4 << 20;
 /// A batch that defines more bytes again has so many bytes of rows.
 const MOST_AGAIN: usize = 16 << 20;
 
+/// The keys of what is said of one file.
+const OF_FILE: [&str; 3] = [Trace::FILE, Trace::RECORDING, keys::CONTAINS];
+
 /// With more threads than this, all are declared again where they are needed, so that those that
 /// have ended are forgotten.
 const MANY_THREADS: usize = 4096;
@@ -53,12 +56,12 @@ const START: i128 = 1 << 40;
 
 /// The merged stream so far.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     /// What is complete and was not fetched yet.
-    pub(super) bytes: Vec<u8>,
-    pub(super) events: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) events: u64,
     /// Events that the format cannot hold.
-    pub(super) large_events: u64,
+    pub(crate) large_events: u64,
     /// When the stream begins, on the scale of times. `None`: times are ticks.
     first: Option<i128>,
     /// Event types by everything that is said of them.
@@ -76,7 +79,7 @@ pub(super) struct Stream {
     last: u64,
     /// How often threads were forgotten.
     epoch: u64,
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
 }
 
 /// A thread of the result.
@@ -95,7 +98,7 @@ impl OutThread {
 
 /// The next event of a recording, and what its ids mean in the result.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// By metadata id, in the source's current epoch.
     types: HashMap<u32, u32>,
     epoch: u64,
@@ -179,35 +182,14 @@ impl Take for Stream {
         lane: &Lane,
         kept: &mut Kept,
     ) -> Result<(), Failure> {
-        self.forget_if_many(kept);
-        for totals in reader.live_threads().chain(reader.finished_threads()) {
-            self.last_losses(totals, lane.number, kept)?;
-        }
-        Ok(())
+        self.end_of_recording(reader, lane.number, kept)
     }
 }
 
 impl Stream {
     /// Begins the stream: its header, and what is said of all.
     pub(super) fn begin(recordings: &[Recording], times: &Times) -> Result<Self, Failure> {
-        let mut stream = Self {
-            bytes: Vec::new(),
-            events: 0,
-            large_events: 0,
-            first: times.first(),
-            types: HashMap::new(),
-            event_ids: EventIds::default(),
-            composer: Composer::new().with_block_per_thread(),
-            threads: Vec::new(),
-            processes: ProcessIds::default(),
-            own_processes: Vec::new(),
-            batch: Vec::new(),
-            batch_rows: 0,
-            batch_bytes: 0,
-            last: 0,
-            epoch: 0,
-            lost: 0,
-        };
+        let mut stream = Self::new(times.first());
         let first = &recordings[0].files[0].trace;
         let time = match stream.first {
             // Cut to milliseconds, as the format has it.
@@ -235,6 +217,82 @@ impl Stream {
         };
         stream.composer.begin(&info, &mut stream.bytes)?;
         Ok(stream)
+    }
+
+    fn new(first: Option<i128>) -> Self {
+        Self {
+            bytes: Vec::new(),
+            events: 0,
+            large_events: 0,
+            first,
+            types: HashMap::new(),
+            event_ids: EventIds::default(),
+            composer: Composer::new().with_block_per_thread(),
+            threads: Vec::new(),
+            processes: ProcessIds::default(),
+            own_processes: Vec::new(),
+            batch: Vec::new(),
+            batch_rows: 0,
+            batch_bytes: 0,
+            last: 0,
+            epoch: 0,
+            lost: 0,
+        }
+    }
+
+    /// Begins a stream of a part of one trace, with its ticks. It has these key-values, but for
+    /// those that are about a file.
+    pub(crate) fn of_trace(
+        trace: &Trace,
+        key_values: &[(String, String)],
+    ) -> Result<Self, Failure> {
+        let mut stream = Self::new(None);
+        stream.last = trace.sync_ticks;
+        stream.own_processes.push(process_of(trace));
+        let mut own = key_values.to_vec();
+        own.retain(|(key, _)| !OF_FILE.contains(&&**key));
+        let info = TraceInfo {
+            sync_utc: (&trace.sync_time).into(),
+            sync_ticks: trace.sync_ticks,
+            ticks_per_second: trace.ticks_per_second,
+            pointer_size: if trace.pointer_size == 4 { 4 } else { 8 },
+            key_values: &types::pairs(&own),
+        };
+        stream.composer.begin(&info, &mut stream.bytes)?;
+        Ok(stream)
+    }
+
+    /// Writes the next event of the only trace.
+    pub(crate) fn add(
+        &mut self,
+        event: &Event<'_>,
+        lane: &Lane,
+        kept: &mut Kept,
+    ) -> Result<(), Failure> {
+        self.take(event, lane, kept)?;
+        self.event(event.header.timestamp.into(), kept)
+    }
+
+    /// Notes how many events the threads of the only trace have lost in all.
+    pub(crate) fn end_of<R: Source>(
+        &mut self,
+        reader: &SortedReader<R>,
+        kept: &mut Kept,
+    ) -> Result<(), Failure> {
+        self.end_of_recording(reader, 0, kept)
+    }
+
+    fn end_of_recording<R: Source>(
+        &mut self,
+        reader: &SortedReader<R>,
+        recording: usize,
+        kept: &mut Kept,
+    ) -> Result<(), Failure> {
+        self.forget_if_many(kept);
+        for totals in reader.live_threads().chain(reader.finished_threads()) {
+            self.last_losses(totals, recording, kept)?;
+        }
+        Ok(())
     }
 
     /// Writes an event whose turn it is.
@@ -327,7 +385,7 @@ impl Stream {
     }
 
     /// Writes what is left, and the end.
-    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         self.end_batch(true)?;
         Ok(self.composer.finish(&mut self.bytes)?)
     }
@@ -395,9 +453,6 @@ impl Stream {
 
     /// The key-values of a recording, which has the id of its process in the result.
     fn own(&mut self, number: usize, recording: &Recording) -> Vec<(String, String)> {
-        /// They are about one file.
-        const OF_FILE: [&str; 3] = [Trace::FILE, Trace::RECORDING, keys::CONTAINS];
-
         self.own_processes.push(process_of(&recording.files[0].trace));
         let all = recording.files[0].trace.key_values.iter();
         let own = all.filter(|(key, _)| !OF_FILE.contains(&&**key));
@@ -423,6 +478,10 @@ impl Stream {
     /// The event type of the result that is the same.
     fn ty(&mut self, of: &Metadata, is_older: bool) -> Result<u32, Failure> {
         let mut of = Metadata { id: 0, ..of.clone() };
+        if of.is_from_table {
+            // Readers know the fields from a table, as this one does.
+            of.fields.clear();
+        }
         // Another build of a program has its types at other lines.
         let is_place = |key: &str| types::PLACE.contains(&key);
         let others = of.key_values.iter().filter(|(key, _)| !is_place(key)).cloned().collect();

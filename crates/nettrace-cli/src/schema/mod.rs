@@ -17,8 +17,8 @@ use nettrace_event::lock::{Catalogue, FIRST_LINE, Verdict, changes};
 use serde::Serialize;
 
 use crate::{
-    failure::Failure, files::Files, info::write_json, merge, read_options::ReadOptions,
-    source::Meanwhile, spelling::OneLine,
+    failure::Failure, files::Files, info::write_json, merge, merge::Notes,
+    read_options::ReadOptions, source::Meanwhile, spelling::OneLine,
 };
 
 /// What `schema` shows.
@@ -104,7 +104,8 @@ impl Schemas {
             return Ok(Self { catalogue, is_trace: false, failure: None });
         }
         let files = Files::find(paths)?;
-        let (trace, ending) = merge::open(files, &mut limits, Meanwhile::Nothing, false)?;
+        let (trace, ending) =
+            merge::open(files, &mut limits, Meanwhile::Nothing, false, Notes::Told)?;
         let (source, original) = trace.into_nettrace(limits)?;
         let mut reader = limits.options().open(source)?;
         let read = reader.read_to_end().map_err(Failure::from);

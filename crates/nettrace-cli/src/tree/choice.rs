@@ -1,6 +1,6 @@
 //! Which trees are wanted: what is ranked, and which spans pass the filters.
 
-use crate::filter::{Condition, EventFilter, Filter, Outcome, Pattern, Scalar, Verdict};
+use crate::filter::{EventFilter, Filter, Pattern, SpanFacts, Verdict};
 
 /// What trees are ranked by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,19 +73,12 @@ impl Choice {
     /// Whether an event inside of a span passes all filters.
     pub(super) fn accepts_event(&self, verdict: Verdict) -> bool {
         let filter = self.filter.as_ref().filter(|_| !self.is_open);
-        filter.is_some_and(|filter| filter.accepts(verdict, |_| Outcome::Absent))
+        filter.is_some_and(|filter| filter.accepts(verdict, None))
     }
 
-    /// Whether a span passes all filters, by what its events say of them. `fact` is what is known
-    /// of it without a field.
-    pub(super) fn accepts<'a>(
-        &self,
-        verdict: Option<Verdict>,
-        fact: impl Fn(&str) -> Option<Scalar<'a>>,
-    ) -> bool {
+    /// Whether a span passes all filters, by what its events say of them.
+    pub(super) fn accepts(&self, verdict: Option<Verdict>, span: &SpanFacts<'_>) -> bool {
         let Some(filter) = &self.filter else { return true };
-        let test =
-            |condition: &Condition| condition.test_scalars(fact(condition.field()).into_iter());
-        verdict.is_some_and(|verdict| filter.accepts(verdict, test))
+        verdict.is_some_and(|verdict| filter.accepts(verdict, Some(span)))
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     tree::{
         forest::{Forest, Span},
         order::Trees,
-        short::Short,
+        short::ShortDuration,
     },
 };
 
@@ -139,11 +139,11 @@ impl Group {
             return Ok(());
         }
         let sum = times.iter().map(|(from, to)| i128::from(to.saturating_sub(*from))).sum::<i128>();
-        write!(out, ", {} each", Short((sum / times.len() as i128) as i64))?;
+        write!(out, ", {} each", ShortDuration((sum / times.len() as i128) as i64))?;
         if let Some(at) = longest(forest, spans) {
             let record = &forest.spans[at].record;
             if let Some(nanos) = record.duration() {
-                write!(out, ", longest {}", Short(nanos))?;
+                write!(out, ", longest {}", ShortDuration(nanos))?;
                 if let Some(key) = forest.spans.key(at) {
                     write_key(&key, record.process, out)?;
                 }

@@ -13,7 +13,7 @@ use nettrace_views::model::{
 };
 
 use crate::{
-    filter::{Scalar, Verdict},
+    filter::{SpanFacts, Verdict},
     tree::choice::Choice,
 };
 
@@ -343,17 +343,9 @@ impl Forest {
         if self.choice.is_open && (span.is_over() || span.ty.is_none()) {
             return false;
         }
-        let record = &span.record;
-        let fact = |field: &str| match field {
-            "duration" => {
-                let length = record.duration().or(record.at_least(last));
-                length.map(|nanos| Scalar::Integer(nanos.into()))
-            }
-            "outcome" => record.outcome.as_deref().map(|outcome| Scalar::Text(outcome.into())),
-            "span" => span.ty.map(|ty| Scalar::Text((&*self.types[ty as usize].name).into())),
-            _ => None,
-        };
-        self.choice.accepts(span.aside.as_ref().map(|aside| aside.verdict), fact)
+        let name = span.ty.map(|ty| &*self.types[ty as usize].name);
+        let facts = SpanFacts { record: &span.record, name, last };
+        self.choice.accepts(span.aside.as_ref().map(|aside| aside.verdict), &facts)
     }
 
     /// What is kept of a span because it was asked for.

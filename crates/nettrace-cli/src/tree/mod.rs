@@ -15,6 +15,8 @@ mod room;
 mod short;
 pub(crate) mod text;
 
+pub(crate) use self::short::ShortDuration;
+
 use std::{
     borrow::Cow,
     io::{self, Write},
@@ -25,12 +27,14 @@ use nettrace_event::{keys, trace_context::TraceId};
 use nettrace_reader::{Event, Label, SortedReader, Value};
 use nettrace_views::{
     model::{
-        EndFields, Ids, Key, PerType, Role, SpanEdge, SpanState, label_name, place, role_of,
-        span_name, span_of_record,
+        EndFields, Ids, Key, PerType, Role, SpanEdge, SpanState, place, role_of, span_name,
+        span_of_record,
     },
     text::{Detail, EventLook, EventType, Payload},
 };
 
+#[cfg(unix)]
+use crate::live::{OpenOptions, OpenQuestion};
 use crate::{
     color::ColorOption,
     dump::{self, Facts},
@@ -101,6 +105,9 @@ pub(crate) struct TreeOptions {
     /// later in such a tree is then a root [default: 384, or 1024 if every tree is shown]
     #[arg(long, value_name = "MIB")]
     tree_limit: Option<usize>,
+    #[cfg(unix)]
+    #[command(flatten)]
+    live: OpenOptions,
     #[command(flatten)]
     filter: EventFilter,
 }
@@ -272,7 +279,10 @@ impl Reading<'_> {
         }
         let ty = self.types.of(event, EventType::of);
         let payload = Payload::of(event, ty);
-        let verdict = judge(&mut self.forest.choice, event, ty, &payload, &self.facts)?;
+        let verdict = match self.forest.choice.filter_mut() {
+            Some(filter) => dump::judge(filter, event, ty, &payload, &self.facts.processes)?,
+            None => Verdict::default(),
+        };
         let role = role_of(event.metadata(), ids.overrides.opcode, self.version);
         let step = match role {
             role if !role.is_edge() => self.forest.inside(span, &ids, at),
@@ -380,28 +390,14 @@ impl Reading<'_> {
     }
 }
 
-/// What an event says of the filters.
-fn judge(
-    choice: &mut Choice,
-    event: &Event<'_>,
-    ty: &EventType,
-    payload: &Payload<'_>,
-    facts: &Facts,
-) -> io::Result<Verdict> {
-    let Some(filter) = choice.filter_mut() else { return Ok(Verdict::default()) };
-    let names = |met: &mut dyn FnMut(&str)| {
-        payload.fields.iter().for_each(|(name, _)| met(name));
-        event.labels().iter().for_each(|label| met(label_name(label)));
-    };
-    filter.judge(
-        event,
-        |condition| dump::test(condition, event, payload, facts),
-        names,
-        |out| dump::write_all(event, ty, payload, out),
-    )
-}
-
 impl TreeOptions {
+    /// What is asked of the spans of a live process.
+    #[cfg(unix)]
+    pub(crate) fn question(&self) -> OpenQuestion<'_> {
+        let Self { live: options, filter, json: is_json, .. } = self;
+        OpenQuestion { options, filter, is_json: *is_json, detail: self.detail() }
+    }
+
     fn choice(&self, facts: &Facts) -> Result<Choice, Failure> {
         let ranking = match (self.own, self.busy, &self.span) {
             (true, ..) => Ranking::Own,

@@ -3,9 +3,9 @@
 use std::{fmt, time::Duration};
 
 /// Nanoseconds with the nearest unit and three decimals.
-pub(super) struct Short(pub(super) i64);
+pub(crate) struct ShortDuration(pub(crate) i64);
 
-impl fmt::Display for Short {
+impl fmt::Display for ShortDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
         let duration = Duration::from_nanos(self.0.unsigned_abs());

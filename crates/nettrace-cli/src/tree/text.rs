@@ -26,7 +26,7 @@ use crate::{
         id_text,
         order::{Extent, Node, Outside, Trees},
         process_name,
-        short::Short,
+        short::ShortDuration,
     },
     wrap::wrap,
 };
@@ -190,9 +190,9 @@ pub(super) fn write_open(
         write!(out, "{:>12} × {name}, under way for ", ages.len())?;
         match (ages.iter().min(), ages.iter().max()) {
             (Some(newest), Some(oldest)) if newest < oldest => {
-                writeln!(out, "{} to {}", Short(*newest), Short(*oldest))?;
+                writeln!(out, "{} to {}", ShortDuration(*newest), ShortDuration(*oldest))?;
             }
-            (age, _) => writeln!(out, "{}", Short(age.copied().unwrap_or(0)))?,
+            (age, _) => writeln!(out, "{}", ShortDuration(age.copied().unwrap_or(0)))?,
         }
     }
     writeln!(out)
@@ -259,10 +259,10 @@ impl<'a> Tree<'a> {
         }
         if let Some(Extent { nanos, longest }) = self.trees.extent(at) {
             if Some(nanos) != root.record.duration() {
-                write!(out, ", {} in all", Short(nanos))?;
+                write!(out, ", {} in all", ShortDuration(nanos))?;
             }
             if let Some(Node { span, key, own: Some(own), .. }) = longest {
-                write!(out, ", {} of it in ", Short(own))?;
+                write!(out, ", {} of it in ", ShortDuration(own))?;
                 if let Some(ty) = span.ty.map(|ty| &self.forest.types[ty as usize]) {
                     write!(out, "{}", FullName(&ty.provider, &ty.name))?;
                 }
@@ -327,7 +327,7 @@ impl<'a> Tree<'a> {
             return Ok(());
         }
         let (covered, outcome) = group.columns(forest, last);
-        let covered = covered.map_or_else(|| "-".into(), |nanos| Short(nanos).to_string());
+        let covered = covered.map_or_else(|| "-".into(), |nanos| ShortDuration(nanos).to_string());
         let outcome = outcome.unwrap_or_else(|| "-".into());
         let line = self.lines.len();
         write!(self.lines, "{covered:>12} {:>12}  {:<9} ", "-", OneLine(outcome).to_string())?;
@@ -383,11 +383,11 @@ impl<'a> Tree<'a> {
         let Node { span, depth, .. } = node;
         let record = &span.record;
         let length = match (record.duration(), node.at_least) {
-            (Some(nanos), _) => Short(nanos).to_string(),
-            (None, Some(nanos)) => format!(">{}", Short(nanos)),
+            (Some(nanos), _) => ShortDuration(nanos).to_string(),
+            (None, Some(nanos)) => format!(">{}", ShortDuration(nanos)),
             (None, None) => "-".into(),
         };
-        let own = node.own.map_or_else(|| "-".into(), |own| Short(own).to_string());
+        let own = node.own.map_or_else(|| "-".into(), |own| ShortDuration(own).to_string());
         let outcome = match (&record.outcome, record.state) {
             (Some(outcome), _) => OneLine(outcome).to_string(),
             (None, SpanState::Started) => "no end".into(),
@@ -432,10 +432,10 @@ impl<'a> Tree<'a> {
         }
         match node.outside {
             Some(Outside::Before(nanos)) => {
-                write!(out, " (begins {} before its parent)", Short(nanos))?
+                write!(out, " (begins {} before its parent)", ShortDuration(nanos))?
             }
             Some(Outside::After(nanos)) => {
-                write!(out, " (ends {} after its parent)", Short(nanos))?
+                write!(out, " (ends {} after its parent)", ShortDuration(nanos))?
             }
             None => {}
         }
@@ -446,7 +446,7 @@ impl<'a> Tree<'a> {
         }
         if let Some(aside) = &span.aside {
             let busy = aside.busy.filter(|_| record.state == SpanState::Started);
-            busy.map_or(Ok(()), |busy| write!(out, " (busy {})", Short(busy)))?;
+            busy.map_or(Ok(()), |busy| write!(out, " (busy {})", ShortDuration(busy)))?;
             if aside.gone > 0 {
                 write!(out, " ({} spans below made room)", aside.gone)?;
             }
@@ -476,8 +476,8 @@ impl<'a> Tree<'a> {
             let out = &mut self.lines;
             let since = event.at.saturating_sub(self.start);
             let since = match since < 0 {
-                true => Short(since).to_string(),
-                false => format!("+{}", Short(since)),
+                true => ShortDuration(since).to_string(),
+                false => format!("+{}", ShortDuration(since)),
             };
             let mark = if is_match { '*' } else { ' ' };
             let width = if self.look.has_axis { 48 } else { 23 };

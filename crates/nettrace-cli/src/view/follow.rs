@@ -18,9 +18,9 @@ use super::{
     serve::{PageHandle, Server, pause},
 };
 use crate::{
+    excerpt,
     failure::Failure,
     files::{Files, SourceFiles},
-    merge,
     read_options::ReadOptions,
     report::{self, Content, FollowOptions},
     source::Meanwhile,
@@ -92,7 +92,8 @@ impl Followed {
         limits.is_file = true;
         let (name, recordings) = (files.name().to_owned(), files.shown());
         let unread = files.unread();
-        let (trace, ending) = merge::open(files, &mut limits, Meanwhile::Nothing, false)?;
+        let filter = Some(&self.content.filter);
+        let (trace, ending) = excerpt::open(files, &mut limits, Meanwhile::Nothing, false, filter)?;
         let about = SourceFiles { name: &name, recordings: &recordings, ending: &ending };
         let trace = trace.into_nettrace(limits)?;
         let (mut report, _) = report::read(trace, limits, about, &self.content)?;

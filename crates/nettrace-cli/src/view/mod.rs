@@ -50,7 +50,7 @@ pub(crate) struct BrowserOptions {
     )]
     serve: Option<u16>,
     #[command(flatten)]
-    content: Content,
+    pub(crate) content: Content,
 }
 
 /// Shows `trace` in the browser.

@@ -306,7 +306,9 @@ fn what_matched_nothing_is_said() {
 #[test]
 fn wrong_filters_are_explained() {
     for (args, says) in [
-        (["--where", "count"], "write FIELD=VALUE"),
+        (["--where", "count"], "character 6: an operator is missing; write FIELD=VALUE"),
+        (["--where", "duration>"], "character 10: a value is missing behind `>`"),
+        (["--grep", ""], "every event contains an empty text"),
         (["--from", "yesterday"], "write seconds since the start of the trace (1.5)"),
         (["--level", "loud"], "write critical (crit), error, warning (warn), informational (info)"),
         (["--level", "debgu"], "verbose (debug, trace)"),

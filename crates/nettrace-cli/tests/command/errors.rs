@@ -4,6 +4,7 @@ use serde_json::json;
 use testkit::streams::{EventType, Row, Stream};
 
 use crate::{
+    escapes::assert_printable,
     program::{nettrace, stderr, stdout, strict_json},
     report::data,
     spans::{self, place},
@@ -119,4 +120,100 @@ fn errors_as_text() {
     // What can be read of a damaged trace is shown.
     let cut = nettrace(&["errors", "-"], &trace[..trace.len() - 4]);
     assert_eq!((cut.status.code(), stdout(&cut).lines().count()), (Some(1), 7));
+}
+
+/// What another program writes into its errors is shown on its line, and takes bounded memory.
+#[test]
+fn hostile_errors_are_harmless() {
+    const SHAPES: u32 = 100_000;
+
+    let string = [19, 4];
+    let ty = |id: u64, name: &str, level: u8, opcode| {
+        EventType::new(id, "Sh\u{7}op", id, name).optional(&[8, level, 1, opcode])
+    };
+    let many = "{message".repeat(1_000);
+    let mut stream = Stream::new();
+    stream
+        .thread(5)
+        .metadata(&ty(1, "lo\u{1b}[31m\ng", 2, 0).field("message", &string))
+        .metadata(
+            &ty(2, "}{{", 1, 0).field("message", &string).optional_text(4, &["lost {{message} }"]),
+        )
+        .metadata(&ty(3, "many", 3, 0).field("message", &string).optional_text(4, &[&many]))
+        .metadata(
+            &ty(4, "getStart", 4, 1)
+                .field("route", &string)
+                .optional_text(6, &["nettrace.dimension", "route"]),
+        )
+        .metadata(&ty(5, "getStop", 4, 2).field("outcome", &string).field("err", &string));
+    let labels = spans::labels(place(1, 1, 0));
+    stream.label_lists(1, &[&labels]);
+    let hostile = "a\u{1b}[2J\r\n{x}\u{202e}\0\t</script>";
+    let huge = "é\n".repeat(10_000);
+    let mut rows: Vec<(u32, u32, u64, Vec<u8>)> = vec![
+        (4, 1, 3000, text(&format!("/{hostile}{huge}"))),
+        (1, 1, 3001, text(hostile)),
+        (1, 0, 3002, text(&huge)),
+        (2, 0, 3003, text(&huge)),
+        (3, 0, 3004, text(&huge)),
+        // Text that is none, and too short a payload.
+        (1, 0, 3005, vec![2, 0, 0x00, 0xD8, 0x00, 0xD8]),
+        (1, 0, 3006, vec![9, 0, 1]),
+        // Before the trace begins, and at its end.
+        (1, 0, 1, text("early")),
+        (1, 0, u64::from(u32::MAX), text("late")),
+        (5, 1, 3007, [text("err"), text(hostile)].concat()),
+    ];
+    let others = rows.len() as u64;
+    for at in 0..SHAPES {
+        // No digits, which are no part of a shape. The times go back.
+        let word: String = format!("{at}").bytes().map(|it| char::from(it - b'0' + b'a')).collect();
+        rows.push((1, 0, 500_000 - u64::from(at), text(&word)));
+    }
+    for (chunk, rows) in rows.chunks(2000).enumerate() {
+        let rows: Vec<_> = (1..)
+            .zip(rows)
+            .map(|(number, (metadata, labels, at, payload))| {
+                let number = chunk as u32 * 2000 + number;
+                Row::new(5, number, *at).metadata(*metadata).labels(*labels).payload(payload)
+            })
+            .collect();
+        stream.events(&rows);
+    }
+    let trace = stream.end();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hostile.nettrace");
+    std::fs::write(&path, &trace).unwrap();
+    let path = path.to_str().unwrap();
+    let total = others + u64::from(SHAPES) - 1; // but for the start of the span
+    let groups = nettrace(&["errors", path, "--json"], b"");
+    assert_eq!(groups.status.code(), Some(0), "{}", stderr(&groups));
+    let found: Vec<_> = stdout(&groups).lines().map(strict_json).collect();
+    assert_eq!(found.len(), 500);
+    let counted: u64 = found.iter().map(|group| group["count"].as_u64().unwrap()).sum();
+    let said = format!(" groups=500 of_no_group={}", total - counted);
+    assert!(stderr(&groups).contains(&said), "{counted} {}", stderr(&groups));
+    let longest = found.iter().flat_map(|group| [&group["shape"], &group["example"]]);
+    let longest = longest.map(|text| text.as_str().unwrap().chars().count()).max();
+    assert!(longest.unwrap() < 300, "{longest:?}");
+    for args in [
+        &["errors", path][..],
+        &["report", path, "--text"],
+        &["diff", path, path],
+        &["errors", path, "--grep", "early"],
+        &["report", path, "--text", "--where", "message~late"],
+    ] {
+        let output = nettrace(args, b"");
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+        assert_printable(&output, "", &args.join(" "));
+        assert!(stdout(&output).len() < 60_000, "{args:?}: {}", stdout(&output).len());
+    }
+    let shown = nettrace(&["errors", path], b"");
+    let rest = format!("and {} more errors and warnings of other kinds\n", total - counted);
+    assert!(stdout(&shown).ends_with(&rest), "{}", stdout(&shown));
+    assert!(stdout(&shown).contains("and 470 more groups"), "{}", stdout(&shown));
+    let compared = nettrace(&["diff", path, path, "--json"], b"");
+    let compared = strict_json(stdout(&compared).trim_end());
+    assert_eq!(compared["others"], json!([]));
+    assert_eq!(compared["other_errors"], json!([total - counted, total - counted]));
 }

@@ -16,6 +16,7 @@ mod dump;
 mod errors;
 #[path = "../escapes/mod.rs"]
 mod escapes;
+mod filters;
 mod heph;
 mod heph_spans;
 mod info;

@@ -53,6 +53,9 @@ pub(crate) struct Diff {
     /// The names with the most time gained or lost come first.
     spans: Vec<Change>,
     others: Vec<Alone>,
+    /// Errors and warnings of each trace that are of no group, because it has too many. Those that
+    /// seem to be in one trace alone can be among them.
+    other_errors: [u64; 2],
 }
 
 impl Diff {
@@ -88,7 +91,7 @@ impl Diff {
         spans.sort_by_key(|change| Reverse(weight(change)));
         let mut others = alone("error", before, after, errors);
         others.extend(alone("event", before, after, types));
-        Self { spans, others }
+        Self { spans, others, other_errors: [before.other_errors, after.other_errors] }
     }
 
     /// Writes the first names, and the first of what one trace alone has, as lines.
@@ -126,6 +129,15 @@ impl Diff {
             table.write(&mut out)?;
             let more = self.others.len().saturating_sub(MOST_ROWS);
             write_more(more, "errors and events", &mut out)?;
+        }
+        for (which, more) in ["before", "after"].into_iter().zip(self.other_errors) {
+            if more > 0 {
+                writeln!(
+                    out,
+                    "{which}, {more} more errors and warnings are of other kinds, beyond 500: what \
+                     seems to be in one trace alone can be among them"
+                )?;
+            }
         }
         Ok(())
     }

@@ -239,6 +239,18 @@ impl Report {
         Ok(())
     }
 
+    /// How many errors and warnings are of no group, because 500 are told apart.
+    #[must_use]
+    pub fn other_errors(&self) -> u64 {
+        self.data.other_errors
+    }
+
+    /// How many groups of errors there are of a level or a more severe one.
+    #[must_use]
+    pub fn error_groups(&self, level: u8) -> usize {
+        terminal::errors_of(&self.data, level).count()
+    }
+
     /// Writes what differs from a report before, such as one of a service before it was deployed:
     /// how long spans take and took, by name, and which errors and event types are new or gone. Of
     /// each report the 200 names with the most time are compared.
