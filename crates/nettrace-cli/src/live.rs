@@ -25,7 +25,7 @@ use nettrace_views::text::VERBOSE;
 pub(crate) use self::{
     collect::{CollectOptions, run as collect},
     counters::{CountersOptions, run as counters},
-    open::{OpenOptions, OpenQuestion, run as open},
+    open::run as open,
     providers::{Profile, Provider},
     tail::{TailOptions, run as tail},
     top::{TopOptions, run as top},

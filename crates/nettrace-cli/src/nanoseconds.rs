@@ -1,4 +1,7 @@
-//! Lengths and points of time, as people write them in conditions.
+//! Lengths and points of time, as people write them in conditions and options.
+
+#[cfg(unix)]
+use std::time::Duration;
 
 use jiff::Timestamp;
 use nettrace_format::spelling::time_unit;
@@ -13,6 +16,22 @@ fn length(text: &str) -> Option<i128> {
     let (number, nanos) = time_unit(text)?;
     let number = number.trim_end().parse::<f64>().ok().filter(|number| number.is_finite())?;
     Some((number * nanos as f64).round() as i128)
+}
+
+/// Reads a time: seconds, or a number with a unit.
+#[cfg(unix)]
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 =
+        digits.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
+    let nanos = match &text[digits.len()..] {
+        "" => 1_000_000_000,
+        unit => match time_unit(text) {
+            Some((_, nanos)) => nanos,
+            None => return Err(format!("`{unit}` is not a unit; write ms, s, m or h")),
+        },
+    };
+    Duration::try_from_secs_f64(number * (nanos as f64 / 1e9)).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -36,6 +55,19 @@ mod tests {
         }
         for text in ["", "5", "s", "ms", "infs", "m", "5 d", "1970-01-01"] {
             assert_eq!(nanoseconds(text), None, "{text}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn times_have_units() {
+        for (text, millis) in
+            [("10", 10_000), ("0.5s", 500), ("250ms", 250), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "s", "-1", "1d", "1e400", "ten"] {
+            duration(text).unwrap_err();
         }
     }
 }

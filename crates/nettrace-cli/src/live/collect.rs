@@ -11,7 +11,6 @@ use std::{
 
 use clap::ValueHint;
 use nettrace_diagnostics::client::{Target, Wanted};
-use nettrace_format::spelling::time_unit;
 use nettrace_reader as trace;
 
 use super::{
@@ -23,7 +22,9 @@ use super::{
     session::{Session, Signals},
     tell_unmatched,
 };
-use crate::{failure::Failure, file_name, read_options::ReadOptions, standard_error};
+use crate::{
+    failure::Failure, file_name, nanoseconds::duration, read_options::ReadOptions, standard_error,
+};
 
 /// The number of bytes read at a time.
 const CHUNK: usize = 64 << 10;
@@ -316,21 +317,6 @@ fn has_runtime_alone(types: &[trace::Metadata]) -> bool {
     types.iter().any(|of| of.provider == OF_SESSION) && types.iter().all(is_of_runtime)
 }
 
-/// Reads a time: seconds, or a number with a unit.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 =
-        digits.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
-    let nanos = match &text[digits.len()..] {
-        "" => 1_000_000_000,
-        unit => match time_unit(text) {
-            Some((_, nanos)) => nanos,
-            None => return Err(format!("`{unit}` is not a unit; write ms, s, m or h")),
-        },
-    };
-    Duration::try_from_secs_f64(number * (nanos as f64 / 1e9)).map_err(|error| error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{Args as _, Command, FromArgMatches as _};
@@ -355,18 +341,6 @@ mod tests {
             }
             assert_eq!(copied.end().is_ok(), is_whole);
             assert_eq!(out, if is_whole { bytes } else { b"" });
-        }
-    }
-
-    #[test]
-    fn times_have_units() {
-        for (text, millis) in
-            [("10", 10_000), ("0.5s", 500), ("250ms", 250), ("2m", 120_000), ("1h", 3_600_000)]
-        {
-            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-        for text in ["", "s", "-1", "1d", "1e400", "ten"] {
-            duration(text).unwrap_err();
         }
     }
 }

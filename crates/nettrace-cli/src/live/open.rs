@@ -2,7 +2,7 @@
 //!
 //! A session that attaches is not told which spans are under way: it learns of one when something
 //! is recorded of it. So a span that began before is known by its id, from its first event on, and
-//! one that says nothing is not known. With a flight recorder, [`OpenOptions::past`] tells of those
+//! one that says nothing is not known. With a flight recorder, `--past` tells of those
 //! that began in the time that it keeps. A bridge states late how old a span is.
 
 use std::{
@@ -15,13 +15,13 @@ use nettrace_event::keys;
 use nettrace_reader::{Event, Totals, Trace, Value};
 use nettrace_views::{
     model::{Clock, Ids, Key, PerType, Role, SpanRef, SpanState, role_of},
-    text::{Detail, EventType, Payload},
+    text::{EventType, Payload},
 };
 use serde::Serialize;
 
 use super::{
     ProcessChoice,
-    collect::{duration, past_of},
+    collect::past_of,
     find, name_of,
     session::Signals,
     wanted_by,
@@ -30,11 +30,10 @@ use super::{
 use crate::{
     excerpt::{Filters, SpanJudge},
     failure::Failure,
-    filter::EventFilter,
     read_options::ReadOptions,
     spelling::{self, OneLine},
     standard_error::say,
-    tree::{self, ShortDuration},
+    tree::{self, OpenQuestion, ShortDuration},
 };
 
 /// The memory for spans under way.
@@ -45,50 +44,6 @@ const MOST_NAME: usize = 200;
 
 /// How many rows are shown where no screen bounds them.
 const ROWS: usize = 1000;
-
-/// Which process, and for how long.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct OpenOptions {
-    /// With --open: the id of a process, to ask what is open there now
-    #[arg(short, long, value_name = "PID", requires = "open", conflicts_with = "files")]
-    pid: Option<u32>,
-    /// With --open: the name of its program, or a part of its command line
-    #[arg(
-        short,
-        long,
-        value_name = "NAME",
-        requires = "open",
-        conflicts_with_all = ["files", "pid"]
-    )]
-    name: Option<String>,
-    /// With --pid or --name: how often what is open is shown
-    #[arg(
-        long,
-        value_name = "TIME",
-        value_parser = duration,
-        default_value = "1s",
-        conflicts_with = "files"
-    )]
-    interval: Duration,
-    /// With --pid or --name: show once what is open after --interval, and end
-    #[arg(long, conflicts_with = "files")]
-    once: bool,
-    /// With --pid or --name: how long: seconds, or with a unit [default: until Ctrl-C]
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "files")]
-    duration: Option<Duration>,
-    /// With --pid or --name: also the spans that began within this time, as far as the flight
-    /// recorder of the process has kept it
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "files")]
-    past: Option<Duration>,
-}
-
-/// What is asked of the spans.
-pub(crate) struct OpenQuestion<'a> {
-    pub(crate) options: &'a OpenOptions,
-    pub(crate) filter: &'a EventFilter,
-    pub(crate) is_json: bool,
-    pub(crate) detail: Detail,
-}
 
 /// What is kept of a span.
 #[derive(Debug, Default)]

@@ -9,9 +9,7 @@ use nettrace_reader::{ErrorKind, Event};
 use nettrace_views::text::{Detail, EventType, Lines, Look, Payload};
 
 use super::{
-    ProcessChoice,
-    collect::duration,
-    find,
+    ProcessChoice, find,
     session::{Session, Signals},
     tell_unmatched, wanted_by,
     watch::OutputSurface,
@@ -22,6 +20,7 @@ use crate::{
     dump::{Facts, each},
     failure::Failure,
     filter::FilterOptions,
+    nanoseconds::duration,
     output::Output,
     read_options::ReadOptions,
     source::Source,

@@ -12,9 +12,7 @@ use nettrace_views::{model::PerType, text::EventType};
 use serde::Serialize;
 
 use super::{
-    ProcessChoice, Provider,
-    collect::duration,
-    find, name_of,
+    ProcessChoice, Provider, find, name_of,
     session::Signals,
     unmatched, wanted_by,
     watch::{OutputSurface, TraceView, WatchOptions, draw},
@@ -23,6 +21,7 @@ use crate::{
     excerpt::Filters,
     failure::Failure,
     filter::EventFilter,
+    nanoseconds::duration,
     read_options::ReadOptions,
     spelling::{self, OneLine},
     standard_error,

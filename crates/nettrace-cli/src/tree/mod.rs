@@ -9,12 +9,18 @@ mod choice;
 mod fold;
 mod forest;
 mod json;
+#[cfg(unix)]
+mod live;
 mod nesting;
 mod order;
 mod room;
 mod short;
 pub(crate) mod text;
 
+#[cfg(unix)]
+use self::live::OpenOptions;
+#[cfg(unix)]
+pub(crate) use self::live::OpenQuestion;
 pub(crate) use self::short::ShortDuration;
 
 use std::{
@@ -33,8 +39,6 @@ use nettrace_views::{
     text::{Detail, EventLook, EventType, Payload},
 };
 
-#[cfg(unix)]
-use crate::live::{OpenOptions, OpenQuestion};
 use crate::{
     color::ColorOption,
     dump::{self, Facts},

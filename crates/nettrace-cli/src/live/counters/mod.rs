@@ -22,13 +22,11 @@ use self::{
     show::Style,
 };
 use super::{
-    ProcessChoice,
-    collect::duration,
-    find, name_of,
+    ProcessChoice, find, name_of,
     session::Signals,
     watch::{OutputSurface, TraceView, WatchOptions, draw},
 };
-use crate::{failure::Failure, read_options::ReadOptions, standard_error};
+use crate::{failure::Failure, nanoseconds::duration, read_options::ReadOptions, standard_error};
 
 /// The events of a meter that have values.
 const TIME_SERIES: u64 = 2;
