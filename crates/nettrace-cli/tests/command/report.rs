@@ -15,7 +15,8 @@ use testkit::{
 use crate::{
     program::{nettrace, stderr, stdout, strict_json},
     spans::{
-        self, PAY_START, PAY_STOP, Place, SOLD, START, event, labels, place, single, stop, stream,
+        self, PAY_START, PAY_STOP, Place, RESUME, SOLD, START, SUSPEND, event, labels, place,
+        single, stop, stream,
     },
 };
 
@@ -559,6 +560,32 @@ fn an_end_without_the_value_that_was_asked_for() {
     let names: BTreeSet<_> =
         array(&page["latencies"]).iter().map(|row| text(&row["name"])).collect();
     assert_eq!(names, ["ask", "ask 200"].map(str::to_owned).into());
+}
+
+/// A type with events for its polls says how long each was.
+#[test]
+fn the_longest_poll() {
+    let span = |id: u64| place(0xAB, id, 0);
+    let mut events = vec![event(100, START, span(1)), event(105, START, span(2))];
+    for (at, ty, id) in [(110, RESUME, 1), (112, SUSPEND, 1), (120, RESUME, 2), (150, SUSPEND, 2)] {
+        events.push(event(at, ty, span(id)));
+    }
+    events.push(event(160, RESUME, span(1)));
+    events.extend([stop(170, span(1), 70, "ok"), stop(180, span(2), 75, "ok")]);
+    let trace = stream(events).end();
+    let (page, _) = report(&trace, &[]);
+    let row = &page["latencies"][0];
+    let polls = ["longest_poll_ns", "busy_ns", "polls"].map(|key| number(&row[key]));
+    assert_eq!((text(&row["name"]), polls), ("checkout".to_owned(), [30_000, 32_000, 2]));
+    let output = nettrace(&["report", "-", "--text"], &trace);
+    let text = stdout(&output);
+    let head = text.lines().find(|line| line.starts_with("Span ")).unwrap();
+    let row = text.lines().find(|line| line.starts_with("Shop/checkout ")).unwrap();
+    assert!(head.contains("  longest poll") && row.contains("  30.000µs"), "{text}");
+    // Without such events there is no column for them.
+    let trace = stream(vec![event(100, START, span(1)), stop(170, span(1), 70, "ok")]).end();
+    let output = nettrace(&["report", "-", "--text"], &trace);
+    assert!(!stdout(&output).contains("longest poll"), "{}", stdout(&output));
 }
 
 /// Fields that become known after a span began have events of their own, as with `tracing`.
