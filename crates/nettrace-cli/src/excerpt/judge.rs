@@ -32,6 +32,7 @@ pub(crate) struct Filters {
     version: u32,
 }
 
+#[cfg(unix)]
 impl<T> JudgedSpan<T> {
     pub(crate) fn record(&self) -> &SpanRecord {
         &self.record
@@ -55,6 +56,7 @@ impl Filters {
 }
 
 impl Filters {
+    #[cfg(unix)]
     pub(crate) fn clock(&self) -> Clock {
         self.clock
     }
@@ -198,6 +200,7 @@ impl<T> SpanJudge<T> {
     }
 
     /// Keeps something of so many bytes with a span, which counts as one under way from now on.
+    #[cfg(unix)]
     pub(crate) fn keep(&mut self, span: SpanRef, bytes: usize, keep: impl FnOnce(&mut T)) {
         self.spans.open(span, SPAN_BYTES);
         self.spans.grow(span, bytes);

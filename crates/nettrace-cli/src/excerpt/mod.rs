@@ -22,6 +22,7 @@ use std::{
 use nettrace_event::keys;
 use nettrace_reader::SortedReader;
 
+#[cfg(unix)]
 pub(crate) use self::judge::{Filters, SpanJudge};
 use self::selection::Selection;
 use crate::{

@@ -7,10 +7,7 @@ use jiff::Timestamp;
 use nettrace_format::spelling::time_unit;
 use nettrace_reader::Thread;
 
-use crate::{
-    filter::{Condition, SPAN_FACTS},
-    spelling::LevelBound,
-};
+use crate::{filter::Condition, spelling::LevelBound};
 
 /// Options of `dump`, `headers` and `tail`: which events to show, and how many of them.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -76,8 +73,9 @@ pub(crate) struct EventFilter {
 
 impl EventFilter {
     /// Whether a condition is on what is known of a span at its end.
+    #[cfg(unix)]
     pub(crate) fn asks_of_spans(&self) -> bool {
-        self.conditions.iter().any(|condition| SPAN_FACTS.contains(&condition.field()))
+        self.conditions.iter().any(|condition| super::SPAN_FACTS.contains(&condition.field()))
     }
 
     /// Whether any of them is given.

@@ -21,6 +21,7 @@ pub(crate) mod text;
 use self::live::OpenOptions;
 #[cfg(unix)]
 pub(crate) use self::live::OpenQuestion;
+#[cfg(unix)]
 pub(crate) use self::short::ShortDuration;
 
 use std::{
