@@ -8,6 +8,7 @@ use super::Plain;
 /// How many characters of a value are shown.
 const MOST_VALUE: usize = 100;
 /// How many values are told apart for a name. All others are one.
+#[cfg(any(feature = "report", feature = "viewers"))]
 pub(crate) const MOST_VALUES: usize = 64;
 
 /// The field whose values tell the spans of a type apart: the one with this name if the type has
