@@ -330,7 +330,7 @@ pub enum FieldType {
 /// therefore only needs an arm in [`FieldType::storage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "integers and floating-point numbers are named by their Rust types")]
-pub enum Storage {
+pub enum Storage<T = &'static FieldType, F = &'static [FieldSchema]> {
     /// 4 bytes, 0 or 1.
     Bool,
     /// 1 byte, 0 or 1.
@@ -360,11 +360,11 @@ pub enum Storage {
     /// Text.
     Text(StrEncoding),
     /// Elements.
-    Array(&'static FieldType, ArrayLayout),
+    Array(T, ArrayLayout),
     /// A `u16` that is 0 or 1, then that many values.
-    Option(&'static FieldType),
+    Option(T),
     /// Fields, one after the other.
-    Object(&'static [FieldSchema]),
+    Object(F),
 }
 
 impl FieldType {

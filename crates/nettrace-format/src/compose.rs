@@ -89,6 +89,7 @@ pub struct Composer {
     pointer_size: u32,
     block_size: usize,
     has_block_per_thread: bool,
+    has_shared_blocks: bool,
     last_metadata_id: u32,
     /// Rows of blocks that are not written yet.
     metadata: Vec<u8>,
@@ -130,6 +131,7 @@ impl Composer {
             pointer_size,
             block_size: BLOCK_SIZE,
             has_block_per_thread: false,
+            has_shared_blocks: false,
             last_metadata_id: 0,
             metadata: Vec::new(),
             threads: Vec::new(),
@@ -155,6 +157,13 @@ impl Composer {
     #[must_use]
     pub fn with_block_per_thread(self) -> Self {
         Self { has_block_per_thread: true, ..self }
+    }
+
+    /// Ends a block of rows where the capture thread changes only if the row is not marked as sorted.
+    /// So the blocks of a source that has rows of several threads in them stay whole.
+    #[must_use]
+    pub fn with_shared_blocks(self) -> Self {
+        Self { has_shared_blocks: true, ..self }
     }
 
     /// Begins the stream.
@@ -305,7 +314,7 @@ impl Composer {
         if payload.len() > u16::MAX.into() {
             return Err(FormatError::PayloadTooLarge { size: payload.len() });
         }
-        let place = self.place(header.capture_thread, out)?;
+        let place = self.place(header, out)?;
         if self.open[place].rows.len() >= self.block_size {
             self.definitions(out)?;
             self.open[place].write(out)?;
@@ -402,9 +411,14 @@ impl Composer {
     }
 
     /// The place of the block for a thread's rows.
-    fn place(&mut self, thread: u64, out: &mut Vec<u8>) -> Result<usize, FormatError> {
-        match self.open.get(self.last_place) {
+    fn place(&mut self, header: &RowHeader, out: &mut Vec<u8>) -> Result<usize, FormatError> {
+        let thread = header.capture_thread;
+        match self.open.get_mut(self.last_place) {
             Some(block) if block.thread == thread => return Ok(self.last_place),
+            Some(block) if self.has_shared_blocks && header.sorted => {
+                block.thread = thread;
+                return Ok(self.last_place);
+            }
             Some(_) if !self.has_block_per_thread => self.end_blocks(out)?,
             _ => {}
         }

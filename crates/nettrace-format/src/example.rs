@@ -1,15 +1,8 @@
 //! The beginning of the examples in the documentation.
 
-use alloc::vec::Vec;
-
 pub use nettrace_event::example::SALE;
 
-use crate::{
-    content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
-    error::FormatError,
-    format::Format,
-    stream::Stream,
-};
+use crate::content::{RowHeader, SystemTimeParts, TraceInfo};
 
 /// A clock of nanoseconds that read 5,000 in November 2023, in process 17.
 pub const INFO: TraceInfo<'static> = TraceInfo {
@@ -33,16 +26,3 @@ pub const ROW: RowHeader = RowHeader {
     sorted: false,
     payload_len: 4,
 };
-
-/// A stream that has begun, with the event type [`SALE`] under the id 1 and the thread 17.
-///
-/// # Errors
-/// None, if this crate is right.
-pub fn stream(format: Format) -> Result<(Stream, Vec<u8>), FormatError> {
-    let (mut stream, mut trace) = (Stream::new(format), Vec::new());
-    stream.begin(&INFO, &mut trace)?;
-    stream.define(&[(1, &SALE)], &mut trace)?;
-    stream
-        .thread(&ThreadInfo { index: 17, name: Some("main"), ..Default::default() }, &mut trace)?;
-    Ok((stream, trace))
-}

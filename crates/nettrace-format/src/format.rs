@@ -8,9 +8,8 @@
 //! 3. Add an arm to [`Format`]: to the enum, to [`Format::ALL`] and to the one `match` over it,
 //!    [`Format::definition`]. Add its name to [`FEATURES`].
 //!
-//! No other file asks which format it writes. The stage of a session and a converter call
-//! [`Stream`] and [`ThreadIds`](crate::ThreadIds) in the terms of version 6, and the format's
-//! `Writer` tells the same facts in the way of its format.
+//! No other file asks which format it writes. A [`Transcoder`](crate::Transcoder) speaks in the
+//! terms of version 6, and the format's `Writer` tells the same facts in the way of its format.
 
 use core::{fmt, str::FromStr};
 
@@ -20,9 +19,7 @@ use nettrace_event::EventSchema;
 use crate::heph;
 #[cfg(feature = "v5")]
 use crate::v5;
-#[cfg(doc)]
-use crate::{Row, Stream};
-use crate::{v6, writer::Definition};
+use crate::{error::FormatError, schema::Metadata, stream_end::StreamEnd, v6, writer::Definition};
 
 /// The format of a trace.
 ///
@@ -134,8 +131,7 @@ impl Format {
         self.definition().extension
     }
 
-    /// Whether rows contain the addresses of their stacks, rather than the ids of stacks that
-    /// [`Stream::stack`] defines.
+    /// Whether rows contain the addresses of their stacks, rather than the ids of stacks.
     ///
     /// ```
     /// use nettrace_format::Format;
@@ -148,37 +144,48 @@ impl Format {
         self.definition().has_stacks_in_rows
     }
 
-    /// Whether a payload is written field by field, so that bytes need a field that holds them. In
-    /// the other formats a row of a type without fields can have any payload.
+    /// What a complete stream ends with.
     ///
     /// ```
     /// use nettrace_format::Format;
     ///
-    /// // Heph has attributes, and no payloads.
-    /// assert!(Format::Heph.needs_fields());
-    /// assert!(!Format::V6.needs_fields());
+    /// // The null reference that ends the objects of version 5.
+    /// assert_eq!(Format::V5.end().bytes(), [1]);
     /// ```
     #[must_use]
-    pub fn needs_fields(self) -> bool {
-        self.definition().needs_fields
+    pub fn end(self) -> StreamEnd {
+        self.definition().end
     }
 
-    /// Whether [`Stream::row`] converts the payloads of a type, rather than copy them.
+    /// Checks whether the format can describe an event type.
     ///
     /// ```
-    /// use nettrace_event::{EventSchema, FieldSchema, FieldType};
     /// use nettrace_format::Format;
     /// # use nettrace_format::example::SALE;
     ///
-    /// // `SALE` is an `EventSchema` with one field of 4 bytes.
-    /// assert!(!Format::V5.converts_payloads(&SALE));
-    /// // Version 5 has no numbers of variable size.
-    /// const FIELDS: [FieldSchema; 1] = [FieldSchema::new("cents", FieldType::VarUInt)];
-    /// assert!(Format::V5.converts_payloads(&EventSchema { fields: &FIELDS, ..SALE }));
+    /// assert_eq!(Format::V4.check(&SALE), Ok(()));
     /// ```
-    #[must_use]
-    pub fn converts_payloads(self, schema: &EventSchema) -> bool {
-        (self.definition().converts)(schema)
+    ///
+    /// # Errors
+    /// [`FormatError`] says why it cannot.
+    pub fn check(self, schema: &'static EventSchema) -> Result<(), FormatError> {
+        (self.definition().check)(schema)
+    }
+
+    /// Checks whether the format can describe a type of a trace.
+    ///
+    /// ```
+    /// use nettrace_format::{Field, Format, Metadata, Type};
+    ///
+    /// let fields = vec![Field::new("price", Type::Decimal)];
+    /// let sale = Metadata { fields, ..Metadata::default() };
+    /// assert!(Format::V5.check_type(&sale).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`FormatError`] says why it cannot. It does not name the field.
+    pub fn check_type(self, of: &Metadata) -> Result<(), FormatError> {
+        (self.definition().check_type)(of)
     }
 }
 

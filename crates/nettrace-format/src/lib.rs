@@ -8,10 +8,9 @@
 //!   name, off by default.
 //! * [`Composer`] composes a stream of version 6: it gives ids, and writes definitions before the
 //!   rows that need them.
-//! * [`Stream`] writes a trace in the [`Format`] that the caller chooses, and [`ThreadIds`] gives
-//!   ids to the threads of such a trace.
 //! * A [`Stage`] turns a stream of version 6 into another while it is written: a [`Transcoder`]
-//!   into another format, or one without some values.
+//!   into another [`Format`], or one without some values. [`ThreadIds`] gives ids to the threads of
+//!   such a trace.
 //! * [`recorder`] reads the memory of a session whose process was killed (feature `recorder`).
 //! * [`payload`] encodes the values of an event into payload bytes. `#[derive(TraceEvent)]` calls
 //!   it through [`PayloadEncoder`](nettrace_event::PayloadEncoder).
@@ -22,7 +21,7 @@
 //!
 //! ```
 //! use nettrace_format::{
-//!     Format, Stream,
+//!     Format, Stage as _, Transcoder,
 //!     content::{SystemTimeParts, TraceInfo},
 //! };
 //!
@@ -33,12 +32,12 @@
 //!     pointer_size: 8,
 //!     key_values: &[("ProcessId", "17")],
 //! };
-//! // A trace without events, in each version. `Stream` has an example with events. `V4` and `V5`
-//! // are there with the feature `v5`.
+//! // A trace without events, in each version. `Transcoder` has an example with events. `V4` and
+//! // `V5` are there with the feature `v5`.
 //! for format in [Format::V4, Format::V5, Format::V6] {
-//!     let (mut stream, mut trace) = (Stream::new(format), Vec::new());
-//!     stream.begin(&info, &mut trace)?;
-//!     trace.extend(stream.end().bytes());
+//!     let (mut stage, mut trace) = (Transcoder::new(format), Vec::new());
+//!     stage.begin(&info, &mut trace)?;
+//!     trace.extend(format.end().bytes());
 //!     assert!(nettrace_reader::verify(&trace[..])?.is_sound());
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -51,10 +50,10 @@
 //!
 //! # One folder for each format
 //!
-//! A session writes version 6. Its stage, and a conversion of a file, call [`Stream`] in the terms
-//! of version 6: threads are defined and removed, a thread's numbers count its attempts, stacks and
-//! label lists have ids. Each format's folder implements one internal trait, which tells these
-//! facts in the way of the format, and one `static` with the constants that callers can ask for. So
+//! Sessions and conversions write version 6. Their stage speaks in its terms: threads are defined
+//! and removed, a thread's numbers count its attempts, stacks and label lists have ids. Each
+//! format's folder implements one internal trait, which tells these facts in the way of the format,
+//! and one `static` with the constants that callers can ask for. So
 //! a new format is a folder, its declaration, and an arm of [`Format`]; `format.rs` has the steps.
 //!
 //! Sources of format facts: the NetTrace specification (version 6), and, where these pages say "the
@@ -73,6 +72,7 @@ mod blocks;
 mod compose;
 pub mod content;
 mod cursor;
+mod described;
 mod error;
 /// For the examples in the documentation. Not part of the public interface.
 #[doc(hidden)]
@@ -90,7 +90,6 @@ mod schema;
 #[doc(hidden)]
 pub mod spelling;
 mod stage;
-mod stream;
 mod stream_end;
 mod thread_ids;
 mod trace;
@@ -102,16 +101,16 @@ mod writer;
 pub use crate::{
     compose::Composer,
     cursor::{Cursor, Damage},
+    described::{EventDescription, EventFacts, FieldDescription},
     error::FormatError,
     format::{Format, UnknownFormat},
     schema::{Field, Metadata, Type},
     stage::{Stage, StageMark, Transcoder},
-    stream::{Mark, Stream},
     stream_end::{Padding, StreamEnd},
     thread_ids::ThreadIds,
     trace::{Stack, Thread, Trace, WallTime},
     v6::types,
-    writer::{LeftOut, NumberedType, Row},
+    writer::LeftOut,
 };
 
 /// The README, so that the tests compile its example.

@@ -13,6 +13,8 @@ use crate::{
     stream_end::StreamEnd, writer::LeftOut,
 };
 
+mod output;
+mod read_types;
 mod tables;
 mod threads;
 mod transcoder;
@@ -48,7 +50,7 @@ pub trait Stage: Debug + Send {
     /// blocks.
     ///
     /// # Errors
-    /// [`FormatError`] if a type [cannot be described](crate::Stream::check).
+    /// [`FormatError`] if a type [cannot be described](crate::Format::check).
     fn define(
         &mut self,
         types: &[(u32, &'static EventSchema)],

@@ -6,11 +6,11 @@
 /// [padding](Self::padding), which a file can end with while it grows.
 ///
 /// ```
-/// use nettrace_format::{Format, Stream};
+/// use nettrace_format::Format;
 ///
 /// // A block header of kind 0 and length 0.
-/// assert_eq!(Stream::new(Format::V6).end().bytes(), [0; 4]);
-/// assert!(Stream::new(Format::Heph).end().bytes().is_empty());
+/// assert_eq!(Format::V6.end().bytes(), [0; 4]);
+/// assert!(Format::Heph.end().bytes().is_empty());
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct StreamEnd {
@@ -22,7 +22,7 @@ impl StreamEnd {
     /// The most bytes that an end of stream has in any format.
     pub const MAX_BYTES: usize = 16;
 
-    /// An end of stream. Recorders get theirs from [`Stream::end`](crate::Stream::end).
+    /// An end of stream. Recorders get theirs from [`Format::end`](crate::Format::end).
     ///
     /// A sink's test can make one:
     ///
@@ -63,10 +63,10 @@ impl StreamEnd {
     /// How a file that grows can end instead, in formats without an end of stream.
     ///
     /// ```
-    /// use nettrace_format::{Format, Stream};
+    /// use nettrace_format::Format;
     ///
-    /// assert!(Stream::new(Format::Heph).end().padding().is_some());
-    /// assert!(Stream::new(Format::V6).end().padding().is_none());
+    /// assert!(Format::Heph.end().padding().is_some());
+    /// assert!(Format::V6.end().padding().is_none());
     /// ```
     #[must_use]
     pub const fn padding(self) -> Option<Padding> {
@@ -80,9 +80,9 @@ impl StreamEnd {
 /// meaning.
 ///
 /// ```
-/// use nettrace_format::{Format, Padding, Stream};
+/// use nettrace_format::{Format, Padding};
 ///
-/// let padding = Stream::new(Format::Heph).end().padding().expect("Heph has no end of stream");
+/// let padding = Format::Heph.end().padding().expect("Heph has no end of stream");
 /// // A file that has reserved 4,096 bytes more than it uses.
 /// let mut room = vec![0; 4_096];
 /// room[..Padding::START].copy_from_slice(&padding.start(4_096));

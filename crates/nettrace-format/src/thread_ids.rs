@@ -7,7 +7,7 @@ use crate::{format::Format, writer::IdRules};
 /// Gives ids to the threads of a trace, by the rules of its format.
 ///
 /// In some formats rows name threads by OS ids, in the others by an index that
-/// [`Stream::thread`](crate::Stream::thread) defines. Indices and OS ids never overlap, because the
+/// the stream defines. Indices and OS ids never overlap, because the
 /// reference reader removes threads by OS id even where it is told an index.
 ///
 /// ```

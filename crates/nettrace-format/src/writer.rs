@@ -10,48 +10,28 @@ use crate::heph;
 #[cfg(all(doc, feature = "v5"))]
 use crate::v5;
 #[cfg(doc)]
-use crate::{Format, Stream};
+use crate::{Format, Stage};
 use crate::{
     content::{Label, RowHeader, ThreadInfo, ThreadSequence, TraceInfo},
+    described::EventType,
     error::FormatError,
     payload::Refusal,
+    schema::Metadata,
     stream_end::StreamEnd,
 };
 
 /// A row with everything that any format stores of it.
-///
-/// [`Stream`] has an example.
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
-    /// The header. Its stack id was defined by [`Stream::stack`].
-    pub header: RowHeader,
+#[cfg_attr(not(feature = "heph"), allow(dead_code, reason = "other rows have ids of them"))]
+pub(crate) struct Row<'a> {
+    /// The header. Its stack is defined.
+    pub(crate) header: RowHeader,
     /// The labels of the list [`RowHeader::labels`].
-    pub labels: &'a [Label<'a>],
+    pub(crate) labels: &'a [Label<'a>],
     /// The addresses of the stack [`RowHeader::stack`].
-    pub stack: &'a [u64],
-    /// The payload as [`NetTraceEncoder`](crate::payload::NetTraceEncoder) wrote it.
-    pub payload: &'a [u8],
-}
-
-/// An event type under the ids that a trace has for it.
-///
-/// [`Stream::define_numbered`] has an example.
-#[derive(Clone, Copy, Debug)]
-pub struct NumberedType {
-    /// The metadata id of its rows.
-    pub metadata_id: u32,
-    /// Its event id. In traces of other producers it can be one that [`EventSchema::id`] does not
-    /// hold.
-    pub event_id: u32,
-    /// Everything else.
-    pub schema: &'static EventSchema,
-}
-
-impl From<(u32, &'static EventSchema)> for NumberedType {
-    /// Takes the metadata id as given, and the event id of the schema.
-    fn from((metadata_id, schema): (u32, &'static EventSchema)) -> Self {
-        Self { metadata_id, event_id: schema.id.into(), schema }
-    }
+    pub(crate) stack: &'a [u64],
+    /// The payload as [`NetTraceEncoder`](crate::payload::NetTraceEncoder) writes it.
+    pub(crate) payload: &'a [u8],
 }
 
 /// Counts what a trace leaves out because its format cannot store it. All counts are 0 for version
@@ -59,13 +39,17 @@ impl From<(u32, &'static EventSchema)> for NumberedType {
 ///
 /// See [`v5`] and [`heph`] for what those formats cannot store.
 ///
-/// [`Stream::left_out`] has an example.
+/// [`Stage::left_out`] returns it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
     /// Events whose payload exceeds what the format can hold. They show as gaps in the sequence
     /// numbers of the rows.
     pub events: u64,
+    /// How many of these have a payload that does not fit their type.
+    pub strange_events: u64,
+    /// Events that lost the bytes behind the last field of their type.
+    pub longer_events: u64,
     /// Labels of rows.
     pub labels: u64,
     /// Names of threads. The name of a thread that events are about, but that records none itself,
@@ -84,7 +68,7 @@ pub struct LeftOut {
     pub spans: u64,
 }
 
-/// Everything that callers of [`Stream`] and [`Format`] can learn of a format, and what writes it.
+/// Everything that callers of [`Format`] can learn of a format, and what writes it.
 pub(crate) struct Definition {
     /// See [`Format::name`].
     pub(crate) name: &'static str,
@@ -96,16 +80,16 @@ pub(crate) struct Definition {
     pub(crate) extension: &'static str,
     /// How rows name threads.
     pub(crate) thread_ids: IdRules,
-    /// See [`Stream::end`].
+    /// See [`Format::end`].
     pub(crate) end: StreamEnd,
     /// See [`Format::has_stacks_in_rows`].
     pub(crate) has_stacks_in_rows: bool,
-    /// See [`Format::needs_fields`].
+    /// Whether readers see nothing of a payload without fields.
     pub(crate) needs_fields: bool,
-    /// See [`Format::converts_payloads`].
-    pub(crate) converts: fn(&EventSchema) -> bool,
-    /// See [`Stream::check`].
+    /// See [`Format::check`].
     pub(crate) check: fn(&'static EventSchema) -> Result<(), FormatError>,
+    /// See [`Format::check_type`].
+    pub(crate) check_type: fn(&Metadata) -> Result<(), FormatError>,
     /// Makes the writer of a stream.
     pub(crate) writer: fn(Source) -> Box<dyn Writer>,
 }
@@ -115,9 +99,12 @@ pub(crate) struct Definition {
 pub(crate) enum Source {
     /// Threads that record. No two of them have the same id, even if one has ended.
     Recording,
-    /// A trace of this NetTrace version that is copied. The id of a thread that has ended can be
-    /// another thread's, which continues its numbers.
-    Trace { version: u32 },
+    /// A trace that is copied. The id of a thread that has ended can be another thread's, which
+    /// continues its numbers.
+    Trace {
+        /// Whether it is of version 4 or 5, in which numbers begin again with another thread.
+        is_older: bool,
+    },
 }
 
 /// How the rows of a format name threads.
@@ -134,10 +121,9 @@ pub(crate) struct IdRules {
     pub(crate) most: u64,
 }
 
-/// Writes one stream in one format. [`Stream`] documents each function; this trait says only what
-/// differs.
+/// Writes one stream in one format, for a stage.
 ///
-/// Callers speak in the terms of version 6: threads are defined and removed, the numbers of a
+/// The stage speaks in the terms of version 6: threads are defined and removed, the numbers of a
 /// thread count its attempts from 1, and stacks and label lists have ids. An implementation tells
 /// the same facts in the way of its format. What the format cannot store it counts in the
 /// [`LeftOut`] that it is handed.
@@ -151,9 +137,10 @@ pub(crate) trait Writer: Debug + Send + Sync {
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError>;
 
+    /// Describes event types, each under the metadata id of its rows.
     fn define(
         &mut self,
-        types: &[NumberedType],
+        types: &[(u32, EventType)],
         left_out: &mut LeftOut,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError>;
@@ -165,6 +152,8 @@ pub(crate) trait Writer: Debug + Send + Sync {
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError>;
 
+    /// Notes the name of a thread that rows are about, by its OS id. It applies up to the next
+    /// sequence point.
     fn subject(&mut self, _os_id: u64, _name: &str, _left_out: &mut LeftOut) {}
 
     fn remove_threads(
@@ -193,7 +182,8 @@ pub(crate) trait Writer: Debug + Send + Sync {
         Ok(())
     }
 
-    /// [`Stream::row`] counts refused rows.
+    /// Appends a row of an event block. The header of a block's first row is complete. The stage
+    /// counts refused rows, for which nothing is appended.
     fn row(
         &mut self,
         row: &Row<'_>,
@@ -202,10 +192,23 @@ pub(crate) trait Writer: Debug + Send + Sync {
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal>;
 
+    /// Appends a row of a trace's type whose payload is written as bytes.
+    fn opaque_row(
+        &mut self,
+        _row: &Row<'_>,
+        _: &mut LeftOut,
+        _: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        Err(Refusal::Malformed)
+    }
+
+    /// Whether the rows of a block can be copied as they were recorded, without gaps, after a first
+    /// row that has this thread and sequence number.
     fn takes_rows_as_recorded(&self, _thread: u64, _sequence: u32) -> bool {
         false
     }
 
+    /// Notes rows that the stage copies as they were recorded. Their labels equal `labels`.
     fn rows_as_recorded(
         &mut self,
         _thread: u64,
@@ -215,6 +218,8 @@ pub(crate) trait Writer: Debug + Send + Sync {
     ) {
     }
 
+    /// Appends the part of an event block before its `rows_len` bytes of rows, and returns the part
+    /// after them.
     fn event_block(
         &mut self,
         _first_ts: u64,
@@ -232,26 +237,22 @@ pub(crate) trait Writer: Debug + Send + Sync {
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError>;
 
+    /// See [`Stage::wants_point`].
     fn wants_point(&self) -> bool {
         false
     }
 
-    fn keeps_numbers(&self) -> bool {
-        false
-    }
-
-    fn last_point(&mut self, _timestamp: u64, _out: &mut Vec<u8>) -> Result<(), FormatError> {
-        Ok(())
-    }
-
+    /// See [`Stage::untold_losses`].
     fn untold_losses(&self) -> u64 {
         0
     }
 
+    /// Whether a sequence point would tell losses that nothing in the stream shows yet.
     fn has_untold_losses(&self) -> bool {
         false
     }
 
+    /// The most bytes of a sequence point that names all threads so far, and of their removal.
     fn closing_size(&self) -> u64;
 
     /// Returns a position that only [`rewind`](Self::rewind) can interpret.
@@ -260,13 +261,4 @@ pub(crate) trait Writer: Debug + Send + Sync {
     fn rewind(&mut self, mark: usize);
 
     fn settle(&mut self) {}
-}
-
-/// Whether a type has descriptive parts that none of its events contains.
-#[cfg(any(feature = "heph", feature = "v5"))]
-pub(crate) fn has_descriptive_parts(schema: &EventSchema) -> bool {
-    schema.message.is_some()
-        || schema.description.is_some()
-        || !schema.key_values.is_empty()
-        || schema.provider.guid.is_some()
 }

@@ -139,8 +139,9 @@ fn takes_stack(stack: &[u64], pointer_size: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use nettrace_format::{
-        Format, Stream,
+        Format, Transcoder,
         content::{SystemTimeParts, TraceInfo},
+        v6,
     };
 
     use super::{MAX_STACK_FRAMES, takes_stack};
@@ -157,7 +158,7 @@ mod tests {
                 (8, [true, true, false, true, true, true]),
             ] {
                 assert_eq!(stacks.map(|stack| takes_stack(stack, pointer_size)), expected);
-                let mut stream = Stream::new(format);
+                let mut stage = Transcoder::stage(format);
                 let info = TraceInfo {
                     sync_utc: SystemTimeParts::from_unix_millis(0),
                     sync_ticks: 0,
@@ -166,14 +167,19 @@ mod tests {
                     key_values: &[],
                 };
                 let mut out = Vec::new();
-                stream.begin(&info, &mut out).unwrap();
+                if let Some(stage) = &mut stage {
+                    stage.begin(&info, &mut out).unwrap();
+                }
                 for (id, stack) in (1..).zip(stacks) {
-                    let len = out.len();
-                    let taken = stream.stack(id, stack, pointer_size, &mut out);
+                    let mut block = Vec::new();
+                    let taken = v6::stack_block(id, &[stack], pointer_size, &mut block);
                     if takes_stack(stack, pointer_size) {
                         taken.unwrap_or_else(|error| panic!("{format:?}: {error}"));
+                        if let Some(stage) = &mut stage {
+                            assert_eq!(stage.blocks(&block, &mut out), Ok(0), "{format:?}");
+                        }
                     } else if taken.is_err() {
-                        assert_eq!(out.len(), len, "{format:?}: a refused stack leaves nothing");
+                        assert!(block.is_empty(), "{format:?}: a refused stack leaves nothing");
                     }
                 }
             }

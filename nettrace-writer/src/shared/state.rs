@@ -9,7 +9,7 @@ use std::{
 };
 
 use nettrace_event::{EventType, Level};
-use nettrace_format::{Format, FormatError, Stream};
+use nettrace_format::{Format, FormatError};
 
 use self::sink_counters::SinkCounters;
 use crate::{
@@ -556,9 +556,9 @@ pub(crate) fn describes(
     ty: &EventType,
 ) -> Result<(), FormatError> {
     if is_recorder {
-        Stream::check(Format::V6, ty.schema())?;
+        Format::V6.check(ty.schema())?;
     }
-    Stream::check(format, ty.schema())
+    format.check(ty.schema())
 }
 
 impl Roster {

@@ -8,7 +8,7 @@
 //! | target | module |
 //! |---|---|
 //! | NetTrace V6 | [`v6`]: can express everything that the other versions contain |
-//! | all other formats of traces | [`to_stream`]: writes payloads and threads as sessions do |
+//! | all other formats of traces | [`to_format`]: by the stage of sessions, of version 6 |
 //! | formats of viewers | [`view`]: the crate `nettrace-views` |
 //! | targets of other crates | [`view::EXTRA_TARGETS`] |
 //!
@@ -18,12 +18,12 @@ pub(crate) mod destination;
 mod extra_target;
 pub(crate) mod lines;
 mod omissions;
-mod payload;
 mod redact;
+mod references;
 mod sequence;
 #[cfg(feature = "parquet")]
 mod tables;
-mod to_stream;
+mod to_format;
 pub(crate) mod types;
 mod v6;
 mod view;
@@ -51,7 +51,7 @@ use crate::{
         destination::{Destination, OutputFile},
         extra_target::ExtraTarget,
         omissions::{Kind, Omissions},
-        to_stream::ToStream,
+        to_format::ToFormat,
         v6::ToV6,
     },
     failure::Failure,
@@ -201,7 +201,7 @@ pub(crate) fn redact(
 fn rewriter(format: Format, from: u32, definitions_limit: usize) -> Box<dyn Rewriter> {
     match format {
         Format::V6 => Box::new(ToV6::new(from)),
-        format => Box::new(ToStream::new(format, from, definitions_limit)),
+        format => Box::new(ToFormat::new(format, from, definitions_limit)),
     }
 }
 

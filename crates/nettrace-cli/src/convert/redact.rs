@@ -93,11 +93,17 @@ pub(super) fn define(redaction: &mut Redaction, metadata: &Metadata) {
 }
 
 /// A label, with another value if its key was named.
-pub(super) fn label(redaction: &mut Redaction, label: &Label) -> Label {
+pub(super) fn label(redaction: &mut Redaction, label: Label) -> Label {
     match label {
-        Label::Str(key, value) => Label::Str(key.clone(), redaction.text(key, value).into_owned()),
-        Label::Int(key, value) => Label::Int(key.clone(), redaction.number(key, *value)),
-        label => label.clone(),
+        Label::Str(key, value) => {
+            let value = redaction.text(&key, &value).into_owned();
+            Label::Str(key, value)
+        }
+        Label::Int(key, value) => {
+            let value = redaction.number(&key, value);
+            Label::Int(key, value)
+        }
+        label => label,
     }
 }
 

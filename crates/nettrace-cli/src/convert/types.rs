@@ -7,11 +7,8 @@ use std::{
     mem::size_of,
 };
 
-use nettrace_event::{
-    ArrayLayout, EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema, StrEncoding,
-    guid, keys,
-};
-use nettrace_format::{Format, FormatError, NumberedType, Stream, v6};
+use nettrace_event::keys;
+use nettrace_format::{Format, FormatError, v6};
 use nettrace_reader::{Field, Metadata, Type};
 use nettrace_views::model::has_fields_of_single;
 
@@ -87,16 +84,10 @@ pub(crate) fn pairs(of: &[(String, String)]) -> Vec<(&str, &str)> {
     of.iter().map(|(key, value)| (&**key, &**value)).collect()
 }
 
-/// The fields of an event whose payload is written as bytes, in formats where each value needs a
-/// field: one counted array. See [`Known::opaque_id`].
-const OPAQUE: &[FieldSchema] =
-    &[FieldSchema::new("payload", FieldType::Array(&FieldType::U8, ArrayLayout::Counted))];
-
-/// The event types of a result that is written by the encoder of sessions, as schemas.
+/// The event types of a result of another format than version 6.
 ///
-/// A stream keeps references to its schemas for as long as the process lives. So each schema is
-/// made once, however often the source describes the same type, and [`define`](Self::define) bounds
-/// the memory of all of them.
+/// Each is defined once, however often the source describes the same type. So ids follow one
+/// another, and [`define`](Self::define) bounds the memory of all of them.
 #[derive(Debug)]
 pub(super) struct Types {
     format: Format,
@@ -107,7 +98,7 @@ pub(super) struct Types {
     hasher: RandomState,
     last_id: u32,
     event_ids: EventIds,
-    /// About how many bytes the schemas take, and how many they may take.
+    /// About how many bytes the types take, and how many they may take.
     cost: usize,
     limit: usize,
 }
@@ -117,25 +108,16 @@ pub(super) struct Types {
 pub(super) struct Known {
     /// The id that rows of the result have.
     pub(super) id: u32,
-    /// The id for rows whose payload is written as bytes; only in formats where readers cannot
-    /// confuse the two types.
-    pub(super) opaque_id: Option<u32>,
-    /// Whether fields are described.
-    pub(super) has_fields: bool,
-    /// Whether payloads may hold dates, which have two sizes, and are converted value by value.
-    pub(super) has_dates: bool,
-    /// Whether payloads are encoded again. Bytes that no field describes are then missing.
-    pub(super) is_mapped: bool,
     /// Whether its events name code and processes, in a form that only readers of version 6 know.
     pub(super) names_code: bool,
 }
 
 /// A type that the result does not have yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Definition {
     pub(super) known: Known,
-    /// The schemas to define, with their ids.
-    pub(super) schemas: [Option<NumberedType>; 2],
+    /// The type, as the result describes it.
+    pub(super) ty: Metadata,
     /// Whether the fields could not be described.
     pub(super) lost_fields: bool,
     /// Whether the event id was another type's, and was changed.
@@ -151,8 +133,7 @@ pub(super) enum Refused {
 }
 
 impl Types {
-    /// An empty table for a source of version `from`. The schemas of its types may take `limit`
-    /// bytes.
+    /// An empty table for a source of version `from`. Its types may take `limit` bytes.
     pub(super) fn new(format: Format, from: u32, limit: usize) -> Self {
         Self {
             format,
@@ -174,7 +155,7 @@ impl Types {
 
     /// Makes a type of the result for `source`, after [`find`](Self::find) found none.
     pub(super) fn define(&mut self, source: &Metadata) -> Result<Definition, Refused> {
-        self.cost += size_of::<Metadata>() + size_of::<EventSchema>() + cost(source);
+        self.cost += 2 * size_of::<Metadata>() + cost(source);
         if self.cost > self.limit {
             return Err(Refused::Limit(self.limit));
         }
@@ -186,41 +167,25 @@ impl Types {
         let lost_numbers = event_id != source.event_id;
         // Readers of versions 4 and 5 take it from the name themselves.
         let is_implied = self.is_older && self.format == Format::Heph;
-        let of = &Metadata { opcode: opcode(source, is_implied), ..source.clone() };
-        let described = field_schemas(&of.fields).map(|fields| schema(of, fields, self.is_older));
-        let described = described.filter(|schema| Stream::check(self.format, schema).is_ok());
-        let lost_fields = described.is_none();
-        let plain = match described {
-            Some(schema) => schema,
-            None => schema(of, &[], self.is_older),
-        };
-        Stream::check(self.format, plain).map_err(Refused::Format)?;
-        let id = self.next_id();
-        let numbered = |metadata_id, schema| Some(NumberedType { metadata_id, event_id, schema });
-        let mut schemas = [numbered(id, plain), None];
-        let mut opaque_id = None;
-        if self.format.needs_fields() {
-            // The other schema has the texts of the type already.
-            let bare = Metadata {
-                message_template: None,
-                description: None,
-                key_values: Vec::new(),
-                provider_guid: None,
-                ..of.clone()
-            };
-            let opaque = schema(&bare, OPAQUE, false);
-            let id = self.next_id();
-            schemas[1] = numbered(id, opaque);
-            opaque_id = Some(id);
+        let id = self.last_id + 1;
+        let opcode = opcode(source, is_implied);
+        let mut ty = Metadata { id, event_id, opcode, ..source.clone() };
+        let implied = implied(&ty, self.is_older).iter();
+        let implied = implied.map(|(key, value)| ((*key).into(), (*value).into()));
+        // No session of these formats says where a type is, so it is no omission to tell.
+        let has_place = has_place(&ty);
+        ty.key_values.retain(|(key, _)| !(has_place && PLACE.contains(&&**key)));
+        ty.key_values.extend(implied);
+        let lost_fields = self.format.check_type(&ty).is_err();
+        if lost_fields {
+            ty.fields.clear();
+            self.format.check_type(&ty).map_err(Refused::Format)?;
         }
-        let has_fields = !plain.fields.is_empty();
-        let has_dates = of.fields.iter().any(|field| has_dates(&field.ty));
-        let is_mapped = has_fields && self.format.converts_payloads(plain);
-        let has_dates = has_fields && has_dates;
+        self.last_id = id;
         let names_code = !self.is_older && source.provider == "Universal.System";
-        let known = Known { id, opaque_id, has_fields, has_dates, is_mapped, names_code };
+        let known = Known { id, names_code };
         self.known.entry(self.hash(source)).or_default().push((source.clone(), known));
-        Ok(Definition { known, schemas, lost_fields, lost_numbers })
+        Ok(Definition { known, ty, lost_fields, lost_numbers })
     }
 
     /// A hash of everything that [`is_same`] compares: a trace can have any number of types that
@@ -233,11 +198,6 @@ impl Types {
         // A hash takes everything.
         let _ = write!(hashed, "{names:?} {numbers:?} {texts:?}");
         hashed.0.finish()
-    }
-
-    fn next_id(&mut self) -> u32 {
-        self.last_id += 1;
-        self.last_id
     }
 }
 
@@ -260,116 +220,16 @@ fn is_same(a: &Metadata, b: &Metadata) -> bool {
         && (&a.provider_guid, &a.key_values) == (&b.provider_guid, &b.key_values)
 }
 
-fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'static EventSchema {
-    let place = place(of);
-    let is_of_place = |key: &str| place != Place::UNKNOWN && PLACE.contains(&key);
-    let own = of.key_values.iter().filter(|(key, _)| !is_of_place(key));
-    let own = own.map(|(key, value)| (leaked(key), leaked(value)));
-    let key_values: Vec<_> = own.chain(implied(of, is_older).iter().copied()).collect();
-    Box::leak(Box::new(EventSchema {
-        provider: ProviderSchema {
-            name: leaked(&of.provider),
-            guid: of.provider_guid.map(|guid| guid::swapped(&guid)),
-            group: None,
-        },
-        name: leaked(&of.name),
-        // The stream is told the id, which may be a larger one.
-        id: 0,
-        place,
-        id_is_explicit: true,
-        version: of.version,
-        level: Level::new(of.level),
-        keywords: of.keywords,
-        opcode: of.opcode,
-        tag: 0,
-        message: of.message_template.as_deref().map(leaked),
-        description: of.description.as_deref().map(leaked),
-        key_values: key_values.leak(),
-        fields,
-    }))
-}
-
 /// The key-values by which a type of version 6 says where it is.
 pub(crate) const PLACE: [&str; 3] = ["module", "file", "line"];
 
-/// Where a type is in the source code, if the trace has file and line. Nearly every type of this
-/// project has a place, and no session of the other formats says it: it is no omission to tell.
-fn place(of: &Metadata) -> Place {
-    let [module, file, line] = PLACE.map(|key| of.value(key));
-    match (file, line.and_then(|line| line.parse().ok())) {
-        (Some(file), Some(line)) => {
-            let (module, file) = (leaked(module.unwrap_or_default()), leaked(file));
-            Place { module, file, line, column: 0 }
-        }
-        _ => Place::UNKNOWN,
-    }
+/// Whether the trace says where a type is in the source code.
+fn has_place(of: &Metadata) -> bool {
+    let line = of.value("line").and_then(|line| line.parse::<u32>().ok());
+    of.value("file").is_some() && line.is_some()
 }
 
-fn leaked(text: &str) -> &'static str {
-    text.to_owned().leak()
-}
-
-/// Fields of a schema; `None` if this program does not know a type.
-fn field_schemas(of: &[Field]) -> Option<&'static [FieldSchema]> {
-    let fields: Option<Vec<_>> = of
-        .iter()
-        .map(|field| Some(FieldSchema::new(leaked(&field.name), field_type(&field.ty)?)))
-        .collect();
-    Some(fields?.leak())
-}
-
-fn field_type(of: &Type) -> Option<FieldType> {
-    let element = |of| Some::<&'static FieldType>(Box::leak(Box::new(field_type(of)?)));
-    Some(match of {
-        Type::Object(fields) => FieldType::Object(field_schemas(fields)?),
-        Type::Boolean => FieldType::Bool,
-        Type::Boolean8 => FieldType::Bool8,
-        Type::Utf16CodeUnit => FieldType::Utf16Unit,
-        Type::Int8 => FieldType::I8,
-        Type::UInt8 | Type::Utf8CodeUnit => FieldType::U8,
-        Type::Int16 => FieldType::I16,
-        Type::UInt16 => FieldType::U16,
-        Type::Int32 => FieldType::I32,
-        Type::UInt32 => FieldType::U32,
-        Type::Int64 => FieldType::I64,
-        Type::UInt64 => FieldType::U64,
-        Type::Single => FieldType::F32,
-        Type::Double => FieldType::F64,
-        Type::DateTime => FieldType::DateTime,
-        Type::Guid => FieldType::Guid,
-        Type::Utf16String => FieldType::Str(StrEncoding::Utf16Nul),
-        Type::VarInt => FieldType::VarInt,
-        Type::VarUInt => FieldType::VarUInt,
-        Type::Array(of) => match **of {
-            Type::Utf16CodeUnit => FieldType::Str(StrEncoding::Utf16),
-            Type::Utf8CodeUnit => FieldType::Str(StrEncoding::Utf8),
-            _ => FieldType::Array(element(of)?, ArrayLayout::Counted),
-        },
-        Type::FixedArray(of, count) => FieldType::Array(element(of)?, ArrayLayout::Fixed(*count)),
-        Type::RelLoc(of) => match **of {
-            Type::Utf16CodeUnit => FieldType::Str(StrEncoding::Utf16RelLoc),
-            Type::Utf8CodeUnit => FieldType::Str(StrEncoding::Utf8RelLoc),
-            _ => FieldType::Array(element(of)?, ArrayLayout::RelLoc),
-        },
-        Type::DataLoc(of) => match **of {
-            Type::Utf16CodeUnit => FieldType::Str(StrEncoding::Utf16DataLoc),
-            Type::Utf8CodeUnit => FieldType::Str(StrEncoding::Utf8DataLoc),
-            _ => FieldType::Array(element(of)?, ArrayLayout::DataLoc),
-        },
-        _ => return None,
-    })
-}
-
-/// Whether a type has dates in it.
-fn has_dates(of: &Type) -> bool {
-    match of {
-        Type::DateTime => true,
-        Type::Object(fields) => fields.iter().any(|field| has_dates(&field.ty)),
-        _ => of.element().is_some_and(has_dates),
-    }
-}
-
-/// About how many bytes a type takes, in the table and as a schema.
+/// About how many bytes a type takes, in the table and in the stage.
 fn cost(of: &Metadata) -> usize {
     let texts =
         of.key_values.iter().map(|(key, value)| key.len() + value.len() + 64).sum::<usize>()
@@ -377,20 +237,18 @@ fn cost(of: &Metadata) -> usize {
             + of.name.len()
             + of.message_template.as_ref().map_or(0, String::len)
             + of.description.as_ref().map_or(0, String::len);
-    // Texts are in the table, and in up to three schemas.
+    // Texts are in the table, and twice in the stage.
     4 * texts + 2 * of.fields.iter().map(cost_of_field).sum::<usize>()
 }
 
 fn cost_of_field(field: &Field) -> usize {
-    field.name.len() + size_of::<Field>() + size_of::<FieldSchema>() + cost_of_type(&field.ty)
+    field.name.len() + size_of::<Field>() + cost_of_type(&field.ty)
 }
 
 fn cost_of_type(of: &Type) -> usize {
     match of {
         Type::Object(fields) => fields.iter().map(cost_of_field).sum(),
-        _ => of.element().map_or(0, |element| {
-            size_of::<Type>() + size_of::<FieldType>() + cost_of_type(element)
-        }),
+        _ => of.element().map_or(0, |element| size_of::<Type>() + cost_of_type(element)),
     }
 }
 

@@ -14,21 +14,22 @@
 
 use std::{
     borrow::Cow,
-    collections::{HashMap, HashSet, hash_map::Entry},
+    collections::{HashMap, hash_map::Entry},
 };
 
-use nettrace_event::guid;
 use nettrace_format::{
     Composer, FormatError,
-    content::{Label, RowHeader, ThreadInfo, TraceInfo},
+    content::{RowHeader, ThreadInfo, TraceInfo},
     redact::Redaction,
-    v6::{SequencePointFlags, ThreadSequence, label_list_row},
+    v6::{SequencePointFlags, ThreadSequence},
 };
-use nettrace_reader::{Event, Item, LabelLists, Metadata, SequencePoint, Stack, Thread};
+use nettrace_reader::{Event, Item, Metadata, SequencePoint, Thread};
 use nettrace_views::model::recording_and_key;
 
 use crate::{
-    convert::{Rewriter, omissions::Omissions, redact, sequence::Numbers, types},
+    convert::{
+        Rewriter, omissions::Omissions, redact, references::References, sequence::Numbers, types,
+    },
     failure::Failure,
 };
 
@@ -46,12 +47,9 @@ pub(super) struct ToV6 {
     process_id: Option<u64>,
     /// From an older source: the threads that are defined, by index.
     threads: HashMap<u64, OlderThread>,
-    /// From an older source: the last label list, and the two activity ids in it.
-    last_list: Option<([[u8; 16]; 2], u32)>,
+    references: References,
     /// How many sequence points have been passed.
     epoch: u64,
-    /// Stacks that were left out since the last sequence point.
-    no_stacks: HashSet<u32>,
     left_out: Omissions,
     /// What is replaced in the result.
     redaction: Option<Redaction>,
@@ -74,9 +72,8 @@ impl ToV6 {
             composer: Composer::new(),
             process_id: None,
             threads: HashMap::new(),
-            last_list: None,
+            references: References::default(),
             epoch: 0,
-            no_stacks: HashSet::new(),
             left_out: Omissions::default(),
             redaction: None,
             hides_process: false,
@@ -121,16 +118,15 @@ impl ToV6 {
             let (number, is_other) = numbers.of_event(sequence);
             self.left_out.numbers += u64::from(is_other);
             sequence = number;
-            labels = self.list(header.activity_id, header.related_activity_id, out)?;
+            labels = self.references.activities(header, &mut self.composer, out)?;
         }
-        let stack = if self.no_stacks.contains(&header.stack_id) { 0 } else { header.stack_id };
         let row = RowHeader {
             metadata_id: header.metadata_id,
             sequence,
             capture_thread: header.capture_thread,
             processor: header.processor,
             thread: header.thread,
-            stack,
+            stack: self.references.stack(header),
             timestamp: header.timestamp,
             labels,
             sorted: header.is_sorted,
@@ -162,37 +158,6 @@ impl ToV6 {
         self.composer.metadata(&rows, out)
     }
 
-    fn label_lists(&mut self, lists: LabelLists<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        let mut row = Vec::new();
-        for (id, list) in lists {
-            let mut all = Cow::Borrowed(&*list.labels);
-            if let Some(redaction) = &mut self.redaction {
-                all = list.labels.iter().map(|label| redact::label(redaction, label)).collect();
-            }
-            row.clear();
-            label_list_row(all.iter().map(|label| label.borrowed()), &mut row);
-            self.composer.label_list_with_id(id, &row, out)?;
-        }
-        Ok(())
-    }
-
-    fn stacks(
-        &mut self,
-        stacks: &[(u32, Stack<'_>)],
-        out: &mut Vec<u8>,
-    ) -> Result<(), FormatError> {
-        for (id, stack) in stacks {
-            match self.composer.stack_with_id(*id, stack.addresses(), out) {
-                Err(FormatError::ZeroId { .. } | FormatError::StackTooDeep { .. }) => {
-                    self.left_out.stacks += 1;
-                    self.no_stacks.insert(*id);
-                }
-                result => result?,
-            }
-        }
-        Ok(())
-    }
-
     fn sequence_point(
         &mut self,
         point: SequencePoint,
@@ -214,8 +179,7 @@ impl ToV6 {
             flush_metadata: point.flush_metadata,
         };
         self.composer.sequence_point(point.timestamp, flags, &threads, out)?;
-        self.last_list = None;
-        self.no_stacks.clear();
+        self.references = References::default();
         self.forget_threads(out)
     }
 
@@ -259,31 +223,6 @@ impl ToV6 {
         });
         gone.sort_unstable_by_key(|entry| entry.thread);
         self.composer.remove_threads(&gone, out)
-    }
-
-    /// The label list of two activity ids, as the rows of versions 4 and 5 have them; 0 if both are
-    /// zero.
-    fn list(
-        &mut self,
-        activity: [u8; 16],
-        related: [u8; 16],
-        out: &mut Vec<u8>,
-    ) -> Result<u32, FormatError> {
-        if activity == [0; 16] && related == [0; 16] {
-            return Ok(0);
-        }
-        if let Some((_, id)) = self.last_list.filter(|(ids, _)| *ids == [activity, related]) {
-            return Ok(id);
-        }
-        let activity_label =
-            (activity != [0; 16]).then(|| Label::ActivityId(guid::swapped(&activity)));
-        let related_label =
-            (related != [0; 16]).then(|| Label::RelatedActivityId(guid::swapped(&related)));
-        let mut row = Vec::new();
-        label_list_row(activity_label.into_iter().chain(related_label), &mut row);
-        let id = self.composer.label_list(&row, out)?;
-        self.last_list = Some(([activity, related], id));
-        Ok(id)
     }
 }
 
@@ -334,8 +273,17 @@ impl Rewriter for ToV6 {
                     numbers.map(|(thread, sequence)| ThreadSequence { thread, sequence }).collect();
                 self.composer.remove_threads(&gone, out)?;
             }
-            Item::Stacks(stacks) => self.stacks(&stacks, out)?,
-            Item::LabelLists(lists) => self.label_lists(lists, out)?,
+            Item::Stacks(stacks) => {
+                self.left_out.stacks += self.references.stacks(&stacks, &mut self.composer, out)?;
+            }
+            Item::LabelLists(lists) => {
+                let Self { redaction, composer, .. } = self;
+                let change = |label| match redaction.as_mut() {
+                    Some(redaction) => redact::label(redaction, label),
+                    None => label,
+                };
+                References::label_lists(lists, change, composer, out)?;
+            }
             Item::SequencePoint(point) => self.sequence_point(point, out)?,
             _ => {}
         }

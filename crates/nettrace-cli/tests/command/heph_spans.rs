@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs};
 
 use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema};
 use nettrace_format::{
-    Format, Row, Stream,
+    Composer, Format, Stage as _, Transcoder,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
     v6,
 };
@@ -56,7 +56,8 @@ static TYPES: [EventSchema; 7] = [
 /// A trace: rows of a time in nanoseconds, a type, a span and its parent, and a payload.
 fn trace(format: Format, rows: &[(u64, u32, u64, u64, &[u8])]) -> Vec<u8> {
     const THREAD: u64 = 17;
-    let (mut stream, mut out) = (Stream::new(format), Vec::new());
+    let (mut stage, mut out) = (Transcoder::new(format), Vec::new());
+    let (mut composer, mut blocks) = (Composer::new(), Vec::new());
     let info = TraceInfo {
         sync_utc: SystemTimeParts::from_unix_millis(1_700_000_000_000),
         sync_ticks: 1_000,
@@ -64,40 +65,34 @@ fn trace(format: Format, rows: &[(u64, u32, u64, u64, &[u8])]) -> Vec<u8> {
         pointer_size: 8,
         key_values: &[("ProcessId", "17")],
     };
-    stream.begin(&info, &mut out).unwrap();
+    stage.begin(&info, &mut out).unwrap();
     let types: Vec<_> = (1..).zip(&TYPES).collect();
-    stream.define(&types, &mut out).unwrap();
+    stage.define(&types, &mut out).unwrap();
     let thread = ThreadInfo { index: THREAD, os_thread_id: Some(THREAD), ..ThreadInfo::default() };
-    stream.thread(&thread, &mut out).unwrap();
-    let mut block = Vec::new();
+    composer.thread(&thread, &mut blocks).unwrap();
     for ((time, metadata_id, span, parent, payload), number) in rows.iter().zip(1..) {
         let mut labels = vec![Label::ActivityId(activity(*span))];
         if *parent != 0 {
             labels.push(Label::RelatedActivityId(activity(*parent)));
         }
         labels.extend([Label::TraceId([0xAB; 16]), Label::SpanId(*span)]);
-        if format == Format::V6 {
-            v6::label_list_block(number, &[&labels], &mut out).unwrap();
-        }
+        let mut list = Vec::new();
+        v6::label_list_row(labels.iter().copied(), &mut list);
         let header = RowHeader {
             metadata_id: *metadata_id,
             sequence: number,
             capture_thread: THREAD,
             thread: THREAD,
             timestamp: 1_000 + time,
-            labels: number,
+            labels: composer.label_list(&list, &mut blocks).unwrap(),
             sorted: true,
-            payload_len: payload.len() as u32,
             ..RowHeader::default()
         };
-        let row = Row { header, labels: &labels, stack: &[], payload };
-        stream.row(&row, number == 1, &mut block).unwrap();
+        composer.row(&header, payload, &mut blocks).unwrap();
     }
-    let (first, last) = (1_000 + rows[0].0, 1_000 + rows[rows.len() - 1].0);
-    let tail = stream.event_block(first, last, block.len(), &mut out).unwrap();
-    out.extend(block);
-    out.extend(tail);
-    out.extend(stream.end().bytes());
+    composer.end_blocks(&mut blocks).unwrap();
+    assert_eq!(stage.blocks(&blocks, &mut out), Ok(0));
+    out.extend(format.end().bytes());
     out
 }
 

@@ -2,13 +2,12 @@
 
 use alloc::{string::String, vec::Vec};
 
-use nettrace_event::{
-    ArrayLayout, EventSchema, FieldRole, FieldSchema, FieldType, Storage, guid::GuidText, hex,
-};
+use nettrace_event::{ArrayLayout, FieldRole, Storage, guid::GuidText, hex};
 
 use crate::{
     activity,
     content::Label,
+    described::{EventDescription, EventFacts, FieldDescription},
     error::FormatError,
     heph::{
         clock::Clock,
@@ -109,19 +108,18 @@ impl EventWriter {
     /// [`FormatError::HephPacketTooLarge`]. An error leaves `out` unchanged.
     pub fn event(
         &mut self,
-        schema: &EventSchema,
+        schema: &impl EventDescription,
         info: &EventInfo<'_>,
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        self.write(schema, schema.id.into(), info, payload, None, out).map(|_| ())
+        self.write(schema, info, payload, None, out).map(|_| ())
     }
 
     /// Appends the packet of an event, which may complete a span.
     pub(super) fn write(
         &mut self,
-        schema: &EventSchema,
-        event_id: u32,
+        schema: &impl EventDescription,
         info: &EventInfo<'_>,
         payload: &[u8],
         whole: Option<&Whole<'_>>,
@@ -137,17 +135,17 @@ impl EventWriter {
             end: whole.map_or(now, |whole| near(whole.end)),
         };
         let other = whole.and_then(|whole| whole.other);
-        let mut description = whole.map_or(schema.name, |whole| whole.name);
+        let mut description = whole.map_or(schema.facts().name, |whole| whole.name);
         if let Some(text) = other.and_then(|other| other.description.as_deref()) {
             description = text;
         }
         let mut early = whole.map(|whole| whole.start).filter(|start| *start < 0);
         let mut is_described = false;
         let mut kept = TimeAttributes::default();
-        if schema.fields.iter().any(|field| field.role != FieldRole::Value) {
+        if schema.fields().iter().any(|field| field.role() != FieldRole::Value) {
             self.description.clear();
             let mut roles = Roles::new(&mut self.description);
-            walk(schema.fields, payload, &mut roles)?;
+            walk(schema.fields(), payload, &mut roles)?;
             if let Some(start) = roles.start {
                 early = None;
                 (header.start, kept.start) = start.resolve(&self.clock, now, true);
@@ -166,7 +164,7 @@ impl EventWriter {
             }
         }
         let mut packet = EventPacket::begin(&header, description, out)?;
-        about_type(schema, event_id, info.labels, &mut packet)?;
+        about_type(schema, info.labels, &mut packet)?;
         if whole.is_some() {
             packet.attribute("@kind", Value::Str("span"))?;
         }
@@ -182,10 +180,11 @@ impl EventWriter {
         packet.out().extend_from_slice(fields_of(Side::Start).unwrap_or_default());
         let fields = packet.out().len();
         self.path.clear();
-        walk(schema.fields, payload, &mut Fields::new(&mut self.path, kept, packet.out()))?;
+        let mut attributes = Fields::new(&mut self.path, kept, packet.out());
+        let used = walk(schema.fields(), payload, &mut attributes)?;
         packet.out().extend_from_slice(fields_of(Side::Stop).unwrap_or_default());
         packet.finish()?;
-        Ok(Written { fields, is_described })
+        Ok(Written { fields, is_described, is_longer: used < payload.len() })
     }
 
     /// The description that a field of the last event stated.
@@ -201,6 +200,8 @@ pub(super) struct Written {
     /// whole span.
     pub(super) fields: usize,
     is_described: bool,
+    /// Whether the payload has bytes behind its last field.
+    pub(super) is_longer: bool,
 }
 
 /// Checks whether the events of a type can be written.
@@ -217,15 +218,15 @@ pub(super) struct Written {
 /// [`FormatError::HephAttributeNameTooLong`] if a name in the form `outer.inner` is too long,
 /// [`FormatError::HephAttributeNamesTooLong`] if all of them are, and
 /// [`FormatError::LocationOfVariableSize`].
-pub fn check(schema: &EventSchema) -> Result<(), FormatError> {
-    for field in schema.fields {
-        let is_time = matches!(field.role, FieldRole::Start | FieldRole::End);
-        if is_time && !can_be_time(&field.ty) {
-            return Err(FormatError::HephTime { field: field.name });
+pub fn check(schema: &impl EventDescription) -> Result<(), FormatError> {
+    for field in schema.fields() {
+        let is_time = matches!(field.role(), FieldRole::Start | FieldRole::End);
+        if is_time && !can_be_time(field) {
+            return Err(FormatError::HephTime { field: field.static_name() });
         }
     }
     let mut size = 0;
-    check_fields(schema.fields, 0, &mut size)?;
+    check_fields(schema.fields(), 0, &mut size)?;
     if size > MOST_NAMES {
         return Err(FormatError::HephAttributeNamesTooLong { size });
     }
@@ -237,44 +238,50 @@ pub fn check(schema: &EventSchema) -> Result<(), FormatError> {
 /// hundreds of megabytes.
 const MOST_NAMES: usize = 1 << 20;
 
-fn can_be_time(ty: &FieldType) -> bool {
+fn can_be_time<F: FieldDescription>(field: &F) -> bool {
     use Storage::*;
-    match ty.storage() {
-        Option(inner) => can_be_time(inner),
-        U8 | U16 | U32 | U64 | U128 | I8 | I16 | I32 | I64 | I128 | VarUInt | VarInt | DateTime => {
-            true
-        }
-        _ => false,
+    let mut ty = field.ty();
+    while let Option(inner) = F::storage(ty) {
+        ty = inner;
     }
+    matches!(
+        F::storage(ty),
+        U8 | U16 | U32 | U64 | U128 | I8 | I16 | I32 | I64 | I128 | VarUInt | VarInt | DateTime
+    )
 }
 
 /// Checks fields whose outer fields have names of `outer` bytes. Adds the size of all names to
 /// `all`.
-fn check_fields(fields: &[FieldSchema], outer: usize, all: &mut usize) -> Result<(), FormatError> {
+fn check_fields<F: FieldDescription>(
+    fields: &[F],
+    outer: usize,
+    all: &mut usize,
+) -> Result<(), FormatError> {
     for field in fields {
-        let size = if outer == 0 { field.name.len() } else { outer + 1 + field.name.len() };
+        let len = field.name().len();
+        let size = if outer == 0 { len } else { outer + 1 + len };
         if size > usize::from(u16::MAX) {
             return Err(FormatError::HephAttributeNameTooLong { size });
         }
         *all = all.saturating_add(size);
-        check_type(field.name, &field.ty, size, all)?;
+        check_type(field, field.ty(), size, all)?;
     }
     Ok(())
 }
 
-fn check_type(
-    field: &'static str,
-    ty: &FieldType,
+fn check_type<F: FieldDescription>(
+    field: &F,
+    ty: &F::Type,
     path: usize,
     all: &mut usize,
 ) -> Result<(), FormatError> {
-    match *ty {
-        FieldType::Object(fields) => check_fields(fields, path, all),
-        FieldType::Option(inner) => check_type(field, inner, path, all),
-        FieldType::Array(element, layout) => {
+    match F::storage(ty) {
+        Storage::Object(fields) => check_fields(fields, path, all),
+        Storage::Option(inner) => check_type(field, inner, path, all),
+        Storage::Array(element, layout) => {
             let located = matches!(layout, ArrayLayout::RelLoc | ArrayLayout::DataLoc);
-            if located && !element.is_fixed_size() {
-                return Err(FormatError::LocationOfVariableSize { field });
+            if located && F::fixed_size(element).is_none() {
+                return Err(FormatError::LocationOfVariableSize { field: field.static_name() });
             }
             check_type(field, element, path, all)
         }
@@ -282,15 +289,14 @@ fn check_type(
     }
 }
 
-/// Writes the attributes of the event's type. Labels replace the type's values.
 fn about_type(
-    schema: &EventSchema,
-    event_id: u32,
+    schema: &impl EventDescription,
     labels: &[Label<'_>],
     packet: &mut EventPacket<'_>,
 ) -> Result<(), FormatError> {
-    let (mut level, mut keywords) = (schema.level.number(), schema.keywords);
-    let (opcode, mut version) = (spans::opcode(schema, labels), schema.version);
+    let EventFacts { provider, name, event_id, mut level, mut keywords, mut version, .. } =
+        schema.facts();
+    let opcode = spans::opcode(schema, labels);
     for label in labels {
         match *label {
             Label::Level(value) => level = value,
@@ -299,8 +305,8 @@ fn about_type(
             _ => {}
         }
     }
-    packet.attribute("@provider", Value::Str(schema.provider.name))?;
-    packet.attribute("@event", Value::Str(schema.name))?;
+    packet.attribute("@provider", Value::Str(provider))?;
+    packet.attribute("@event", Value::Str(name))?;
     packet.attribute("@id", Value::U64(event_id.into()))?;
     packet.attribute("@level", Value::U64(level.into()))?;
     let others =

@@ -3,9 +3,10 @@
 
 use alloc::{string::String, vec::Vec};
 
-use nettrace_event::{FieldRole, FieldSchema, FieldType, Storage, calendar};
+use nettrace_event::{FieldRole, Storage, calendar};
 
 use crate::{
+    described::FieldDescription,
     error::FormatError,
     heph::{
         clock::Clock,
@@ -84,21 +85,21 @@ impl<'a> Roles<'a> {
     }
 }
 
-impl Visitor for Roles<'_> {
+impl<F: FieldDescription> Visitor<F> for Roles<'_> {
     type Error = FormatError;
 
-    fn begin_field(&mut self, field: &FieldSchema) -> Result<(), FormatError> {
+    fn begin_field(&mut self, field: &F) -> Result<(), FormatError> {
         self.depth += 1;
         if self.depth == 1 {
-            self.field = Some((field.role, field.name));
-            self.is_distance = is_distance(&field.ty);
+            self.field = Some((field.role(), field.static_name()));
+            self.is_distance = is_distance(field);
         } else if self.is_description() {
-            self.json.key(field.name, self.description);
+            self.json.key(field.name(), self.description);
         }
         Ok(())
     }
 
-    fn end_field(&mut self, _: &FieldSchema) -> Result<(), FormatError> {
+    fn end_field(&mut self, _: &F) -> Result<(), FormatError> {
         self.depth -= 1;
         Ok(())
     }
@@ -119,7 +120,7 @@ impl Visitor for Roles<'_> {
         Ok(())
     }
 
-    fn begin_array(&mut self, _: &FieldType, _: usize) -> Result<(), FormatError> {
+    fn begin_array(&mut self, _: &F::Type, _: usize) -> Result<(), FormatError> {
         if self.is_description() {
             self.is_described = true;
             self.json.open('[', self.description);
@@ -134,14 +135,14 @@ impl Visitor for Roles<'_> {
         Ok(())
     }
 
-    fn begin_option(&mut self, _: &FieldType, present: bool) -> Result<(), FormatError> {
+    fn begin_option(&mut self, _: &F::Type, present: bool) -> Result<(), FormatError> {
         if self.is_description() && self.json.is_open() && !present {
             self.json.null(self.description);
         }
         Ok(())
     }
 
-    fn begin_object(&mut self, _: &[FieldSchema]) -> Result<(), FormatError> {
+    fn begin_object(&mut self, _: &[F]) -> Result<(), FormatError> {
         if self.is_description() {
             self.is_described = true;
             self.json.open('{', self.description);
@@ -259,32 +260,32 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl Visitor for Fields<'_> {
+impl<F: FieldDescription> Visitor<F> for Fields<'_> {
     type Error = FormatError;
 
-    fn begin_field(&mut self, field: &FieldSchema) -> Result<(), FormatError> {
+    fn begin_field(&mut self, field: &F) -> Result<(), FormatError> {
         self.depth += 1;
         match self.mode {
-            Mode::Attributes if self.depth == 1 && self.is_in_header(field.role) => {
+            Mode::Attributes if self.depth == 1 && self.is_in_header(field.role()) => {
                 self.mode = Mode::Skip;
             }
             Mode::Attributes => {
                 if !self.path.is_empty() {
                     self.path.push('.');
                 }
-                self.path.push_str(field.name);
+                self.path.push_str(field.name());
             }
-            Mode::Item { .. } => self.json.key(field.name, self.out),
+            Mode::Item { .. } => self.json.key(field.name(), self.out),
             _ => {}
         }
         Ok(())
     }
 
-    fn end_field(&mut self, field: &FieldSchema) -> Result<(), FormatError> {
+    fn end_field(&mut self, field: &F) -> Result<(), FormatError> {
         self.depth -= 1;
         match self.mode {
             Mode::Attributes => {
-                let outer = self.path.len() - field.name.len();
+                let outer = self.path.len() - field.name().len();
                 self.path.truncate(outer.saturating_sub(1));
             }
             Mode::Skip if self.depth == 0 => self.mode = Mode::Attributes,
@@ -315,17 +316,17 @@ impl Visitor for Fields<'_> {
         }
     }
 
-    fn begin_array(&mut self, element: &FieldType, len: usize) -> Result<(), FormatError> {
+    fn begin_array(&mut self, element: &F::Type, len: usize) -> Result<(), FormatError> {
         match self.mode {
             Mode::Attributes => {
                 packet::attribute_name(self.path, self.out)?;
-                if matches!(element, FieldType::Utf16Unit) {
+                if matches!(F::storage(element), Storage::Utf16Unit) {
                     self.out.push(code::STRING);
                     let start = packet::begin_string(self.out);
                     self.mode = Mode::Units { start, high: None };
                     return Ok(());
                 }
-                let (element, mode) = match element_code(element) {
+                let (element, mode) = match element_code::<F>(element) {
                     Some(element) => (element, Mode::Elements),
                     None => (code::STRING, Mode::Items),
                 };
@@ -358,7 +359,7 @@ impl Visitor for Fields<'_> {
         Ok(())
     }
 
-    fn begin_option(&mut self, _: &FieldType, present: bool) -> Result<(), FormatError> {
+    fn begin_option(&mut self, _: &F::Type, present: bool) -> Result<(), FormatError> {
         self.open();
         if matches!(self.mode, Mode::Item { .. }) && !present {
             self.json.null(self.out);
@@ -370,7 +371,7 @@ impl Visitor for Fields<'_> {
         self.close()
     }
 
-    fn begin_object(&mut self, _: &[FieldSchema]) -> Result<(), FormatError> {
+    fn begin_object(&mut self, _: &[F]) -> Result<(), FormatError> {
         self.open();
         if matches!(self.mode, Mode::Item { .. }) {
             self.json.open('{', self.out);
@@ -386,11 +387,12 @@ impl Visitor for Fields<'_> {
     }
 }
 
-fn is_distance(ty: &FieldType) -> bool {
-    match ty {
-        FieldType::Option(inner) => is_distance(inner),
-        ty => *ty == FieldType::DurationNanos,
+fn is_distance<F: FieldDescription>(field: &F) -> bool {
+    let mut ty = field.ty();
+    while let Storage::Option(inner) = F::storage(ty) {
+        ty = inner;
     }
+    F::is_duration(ty)
 }
 
 fn time(value: Value<'_>, field: &'static str) -> Result<Time, FormatError> {
@@ -411,8 +413,8 @@ fn time(value: Value<'_>, field: &'static str) -> Result<Time, FormatError> {
 }
 
 /// The attribute type for a field of type `ty`; `None` for types that hold other values.
-fn element_code(ty: &FieldType) -> Option<u8> {
-    Some(match ty.storage() {
+fn element_code<F: FieldDescription>(ty: &F::Type) -> Option<u8> {
+    Some(match F::storage(ty) {
         Storage::Bool
         | Storage::Bool8
         | Storage::U8

@@ -16,18 +16,21 @@
 //! never end do no harm.
 
 use alloc::{
+    borrow::ToOwned as _,
     boxed::Box,
     collections::{BTreeMap, BTreeSet},
+    string::String,
 };
 
 use nettrace_event::{
-    EventSchema, FieldSchema, FieldType, keys,
+    Storage, keys,
     role::{Role, span_name},
 };
 
 use crate::{
     activity,
-    content::Label,
+    content::{Label, RowHeader},
+    described::{EventDescription, FieldDescription},
     heph::clock::Clock,
     payload::walk::{Value, Visitor, walk},
 };
@@ -55,8 +58,8 @@ pub(super) struct Key {
     /// cache lines.
     hash: u64,
     id: Id,
-    provider: &'static str,
-    name: &'static str,
+    /// The number of [provider and name](Spans::family).
+    family: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +69,7 @@ enum Id {
 }
 
 impl Key {
-    fn new(id: Id, provider: &'static str, name: &'static str) -> Self {
+    fn new(id: Id, family: u32) -> Self {
         // If two keys have the same hash, one of the spans is forgotten.
         const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
         let mut hash = 0_u64;
@@ -82,8 +85,8 @@ impl Key {
             }
             Id::Activity(id) => halves(id).into_iter().for_each(&mut add),
         }
-        provider.bytes().chain([0]).chain(name.bytes()).for_each(|byte| add(byte.into()));
-        Self { hash, id, provider, name }
+        add(family.into());
+        Self { hash, id, family }
     }
 }
 
@@ -110,7 +113,7 @@ impl Half {
 /// A span that is complete. Times are nanoseconds since the trace's epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whole<'a> {
-    pub(super) name: &'static str,
+    pub(super) name: &'a str,
     pub(super) start: i128,
     pub(super) end: i128,
     /// The event that came before.
@@ -149,34 +152,44 @@ pub(super) struct Spans {
     /// No row that comes is older, in ticks.
     floor: u64,
     forgotten: u64,
+    families: BTreeMap<(String, String), u32>,
 }
 
 impl Spans {
+    /// The number of a provider and the name of a span. It stays the same.
+    pub(super) fn family(&mut self, provider: &str, name: &str) -> u32 {
+        let next = self.families.len() as u32;
+        *self.families.entry((provider.to_owned(), span_name(name).to_owned())).or_insert(next)
+    }
+
     /// What an event is, which may complete a span.
-    pub(super) fn part(
-        &self,
-        schema: &EventSchema,
-        ticks: u64,
+    pub(super) fn part<'a>(
+        &'a self,
+        schema: &'a impl EventDescription,
+        family: u32,
+        header: &RowHeader,
         labels: &[Label<'_>],
         payload: &[u8],
         clock: &Clock,
-    ) -> Part<'_> {
+    ) -> Part<'a> {
+        let ticks = header.timestamp;
         let end = clock.signed(ticks);
         let alone = |name| {
             let start = end - i128::from(duration(schema, payload)?);
             Some(Whole { name, start, end, other: None })
         };
-        let is_single = || schema.key_values.contains(&keys::SINGLE);
+        let is_single = || schema.has(|key, value| (key, value) == keys::SINGLE);
         let side = match Role::stated(Some(opcode(schema, labels)), is_single) {
             Some(Role::Start) => Side::Start,
             Some(Role::Stop) => Side::Stop,
             Some(Role::Single) => {
-                return alone(schema.name).map_or(Part::None, |whole| Part::Last(None, whole));
+                return alone(schema.facts().name)
+                    .map_or(Part::None, |whole| Part::Last(None, whole));
             }
             _ => return Part::None,
         };
-        let name = span_name(schema.name);
-        let key = id(labels).map(|id| Key::new(id, schema.provider.name, name));
+        let name = span_name(schema.facts().name);
+        let key = id(labels).map(|id| Key::new(id, family));
         if let Some((key, other)) = key.and_then(|key| Some((key, self.get(&key)?))) {
             let (first, last) = match side {
                 Side::Start => (ticks, other.ticks),
@@ -286,12 +299,12 @@ impl Spans {
 }
 
 /// The opcode of an event, which a label may replace.
-pub(super) fn opcode(schema: &EventSchema, labels: &[Label<'_>]) -> u8 {
+pub(super) fn opcode(schema: &impl EventDescription, labels: &[Label<'_>]) -> u8 {
     let label = labels.iter().rev().find_map(|label| match label {
         Label::OpCode(value) => Some(*value),
         _ => None,
     });
-    label.or(schema.opcode).unwrap_or(0)
+    label.or(schema.facts().opcode).unwrap_or(0)
 }
 
 /// The span that an event belongs to: the last label that states it.
@@ -324,23 +337,21 @@ fn id(labels: &[Label<'_>]) -> Option<Id> {
 }
 
 /// The nanoseconds in the field `duration` of an event, if it has one.
-fn duration(schema: &EventSchema, payload: &[u8]) -> Option<u64> {
+fn duration<T: EventDescription>(schema: &T, payload: &[u8]) -> Option<u64> {
     const NAME: &str = "duration";
-    let is_stated = |(key, value): &(&str, &str)| {
-        key.strip_prefix(keys::RUST_TYPE) == Some(NAME) && *value == "Duration"
+    // A trace has the type as a key-value.
+    let is_stated = || {
+        schema.has(|key, value| {
+            key.strip_prefix(keys::RUST_TYPE) == Some(NAME) && value == "Duration"
+        })
     };
-    let is_duration = |field: &FieldSchema| {
-        field.name == NAME
-            && match field.ty {
-                FieldType::DurationNanos => true,
-                // A trace that is copied has the type as a key-value.
-                FieldType::U64 => schema.key_values.iter().any(is_stated),
-                _ => false,
-            }
+    let is_duration = |field: &T::Field| {
+        let is_number = || matches!(T::Field::storage(field.ty()), Storage::U64);
+        field.name() == NAME && (T::Field::is_duration(field.ty()) || is_number() && is_stated())
     };
-    let field = schema.fields.iter().position(is_duration)?;
+    let field = schema.fields().iter().position(is_duration)?;
     let mut found = NthField { field, next: 0, depth: 0, nanos: None };
-    walk(schema.fields, payload, &mut found).ok()?;
+    walk(schema.fields(), payload, &mut found).ok()?;
     found.nanos
 }
 
@@ -354,16 +365,16 @@ struct NthField {
     nanos: Option<u64>,
 }
 
-impl Visitor for NthField {
+impl<F: FieldDescription> Visitor<F> for NthField {
     type Error = crate::FormatError;
 
-    fn begin_field(&mut self, _: &FieldSchema) -> Result<(), Self::Error> {
+    fn begin_field(&mut self, _: &F) -> Result<(), Self::Error> {
         self.next += usize::from(self.depth == 0);
         self.depth += 1;
         Ok(())
     }
 
-    fn end_field(&mut self, _: &FieldSchema) -> Result<(), Self::Error> {
+    fn end_field(&mut self, _: &F) -> Result<(), Self::Error> {
         self.depth -= 1;
         Ok(())
     }

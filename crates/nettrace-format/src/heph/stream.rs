@@ -1,11 +1,12 @@
 //! Writes a whole trace from the types, threads and rows of a session.
 
-use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec, vec::Vec};
 
 use nettrace_event::{EventSchema, keys};
 
 use crate::{
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
+    described::{EventDescription, EventFacts, EventType},
     error::FormatError,
     heph::{
         clock::Clock,
@@ -14,7 +15,7 @@ use crate::{
         spans::{Change as SpanChange, Part, Spans},
     },
     payload::Refusal,
-    writer::NumberedType,
+    schema::{Field, Metadata, Type},
 };
 
 /// The size of such an option, in bytes.
@@ -72,7 +73,7 @@ pub struct Stream {
     /// `None` before [`begin`](Self::begin).
     writer: Option<EventWriter>,
     /// By metadata id.
-    types: Vec<Option<NumberedType>>,
+    types: Vec<Option<KnownType>>,
     threads: BTreeMap<u64, Thread>,
     /// Names of threads that events are about.
     subjects: BTreeMap<u64, Arc<str>>,
@@ -81,6 +82,16 @@ pub struct Stream {
 }
 
 /// The state of a thread.
+/// An event type.
+#[derive(Debug)]
+struct KnownType {
+    ty: EventType,
+    /// See [`Spans::family`].
+    family: u32,
+    /// Of a trace's type: the one of events whose payload is written as it is.
+    opaque: Option<Box<Metadata>>,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Thread {
     name: Option<Arc<str>>,
@@ -190,18 +201,25 @@ impl Stream {
     /// # Errors
     /// Those of [`check`](crate::heph::check).
     pub fn define(&mut self, types: &[(u32, &'static EventSchema)]) -> Result<(), FormatError> {
-        let types: Vec<_> = types.iter().map(|ty| NumberedType::from(*ty)).collect();
-        self.define_numbered(&types)
-    }
-
-    pub(super) fn define_numbered(&mut self, types: &[NumberedType]) -> Result<(), FormatError> {
-        for ty in types {
-            crate::heph::check(ty.schema)?;
-            let at = ty.metadata_id as usize;
-            self.types.resize(self.types.len().max(at + 1), None);
-            self.types[at] = Some(*ty);
+        for (id, schema) in types {
+            crate::heph::check(*schema)?;
+            self.know(*id, EventType::Own(schema));
         }
         Ok(())
+    }
+
+    /// Notes an event type, which was checked.
+    pub(super) fn know(&mut self, id: u32, ty: EventType) {
+        let (EventFacts { provider, name, .. }, opaque) = match &ty {
+            EventType::Own(schema) => (schema.facts(), None),
+            EventType::Read(of) => (of.facts(), Some(Box::new(opaque(of)))),
+        };
+        let family = self.spans.family(provider, name);
+        let at = id as usize;
+        if self.types.len() <= at {
+            self.types.resize_with(at + 1, || None);
+        }
+        self.types[at] = Some(KnownType { ty, family, opaque });
     }
 
     /// Notes a thread and its name. Writes nothing.
@@ -269,11 +287,50 @@ impl Stream {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let ty = self.types.get(header.metadata_id as usize).copied().flatten();
-        let (Some(ty), Some(writer)) = (ty, &mut self.writer) else {
-            return Err(Refusal::Malformed);
+        self.any_row(header, (labels, stack), payload, false, out).map(drop)
+    }
+
+    /// [`row`](Self::row), for a payload that `is_opaque`: written as bytes, which only events of a
+    /// trace's types can be. Returns whether the payload has bytes behind its last field.
+    pub(super) fn any_row(
+        &mut self,
+        header: &RowHeader,
+        facts: (&[Label<'_>], &[u64]),
+        payload: &[u8],
+        is_opaque: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Refusal> {
+        // Taken out for as long as the others are changed.
+        let known = self.types.get_mut(header.metadata_id as usize).and_then(Option::take);
+        let known = known.ok_or(Refusal::Malformed)?;
+        let family = known.family;
+        let result = match (&known.ty, &known.opaque) {
+            (_, Some(opaque)) if is_opaque => {
+                let mut bytes = Vec::with_capacity(2 + payload.len());
+                bytes.extend_from_slice(&(payload.len() as u16).to_le_bytes());
+                bytes.extend_from_slice(payload);
+                self.row_of(&**opaque, family, header, facts, &bytes, out)
+            }
+            _ if is_opaque => Err(Refusal::Malformed),
+            (EventType::Own(schema), _) => {
+                self.row_of(*schema, family, header, facts, payload, out)
+            }
+            (EventType::Read(of), _) => self.row_of(&**of, family, header, facts, payload, out),
         };
-        let schema = ty.schema;
+        self.types[header.metadata_id as usize] = Some(known);
+        result
+    }
+
+    fn row_of(
+        &mut self,
+        schema: &impl EventDescription,
+        family: u32,
+        header: &RowHeader,
+        (labels, stack): (&[Label<'_>], &[u64]),
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Refusal> {
+        let Some(writer) = &mut self.writer else { return Err(Refusal::Malformed) };
         let before = out.len();
         let is_about_another = header.thread != header.capture_thread;
         let subject_name = if is_about_another {
@@ -304,12 +361,12 @@ impl Stream {
         if header.sorted {
             self.spans.raise(header.timestamp);
         }
-        let part = self.spans.part(schema, header.timestamp, labels, payload, writer.clock());
+        let part = self.spans.part(schema, family, header, labels, payload, writer.clock());
         let whole = match &part {
             Part::Last(_, whole) => Some(whole),
             _ => None,
         };
-        match writer.write(schema, ty.event_id, &info, payload, whole, out) {
+        match writer.write(schema, &info, payload, whole, out) {
             Ok(written) => {
                 thread.last = header.sequence;
                 let mut log = |change| self.changes.push(change);
@@ -323,7 +380,7 @@ impl Stream {
                         self.spans.remember(key, event, description, fields, &mut log);
                     }
                 }
-                Ok(())
+                Ok(written.is_longer)
             }
             Err(error) => {
                 out.truncate(before);
@@ -395,6 +452,18 @@ impl Stream {
             self.threads.remove(&index);
         }
         Ok(())
+    }
+}
+
+/// The type of events whose payload is written as bytes. The other has the texts already.
+fn opaque(of: &Metadata) -> Metadata {
+    Metadata {
+        fields: vec![Field::new("payload", Type::Array(Box::new(Type::UInt8)))],
+        message_template: None,
+        description: None,
+        key_values: Vec::new(),
+        provider_guid: None,
+        ..of.clone()
     }
 }
 

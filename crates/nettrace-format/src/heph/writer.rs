@@ -1,17 +1,17 @@
-//! Writes the packets of a [`Stream`](crate::Stream) in Heph's format.
+//! Writes the packets of a stage in Heph's format.
 
 use alloc::{boxed::Box, vec::Vec};
 
 use crate::{
     content::{ThreadInfo, TraceInfo},
+    described::{EventDescription as _, EventType},
     error::FormatError,
     heph::{self, Stream, stream::LOST_SIZE},
     payload::Refusal,
+    schema::Metadata,
     stream_end::{Padding, StreamEnd},
     v6::ThreadSequence,
-    writer::{
-        Definition, IdRules, LeftOut, NumberedType, Row, Source, Writer, has_descriptive_parts,
-    },
+    writer::{Definition, IdRules, LeftOut, Row, Source, Writer},
 };
 
 /// Heph's trace format.
@@ -30,8 +30,8 @@ pub(crate) static HEPH: Definition = Definition {
     end: StreamEnd::padded(Padding::new(heph::padding)),
     has_stacks_in_rows: true,
     needs_fields: true,
-    converts: |_| true,
-    check: heph::check,
+    check: |schema| heph::check(schema),
+    check_type,
     writer: |source| Box::new(Packets { stream: Stream::new(), source, start: 0 }),
 };
 
@@ -41,6 +41,31 @@ struct Packets {
     source: Source,
     /// The trace's start, in ticks. The format has no earlier times.
     start: u64,
+}
+
+impl Packets {
+    fn any_row(
+        &mut self,
+        row: &Row<'_>,
+        is_opaque: bool,
+        left_out: &mut LeftOut,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let (header, facts) = (&row.header, (row.labels, row.stack));
+        let result = self.stream.any_row(header, facts, row.payload, is_opaque, out);
+        left_out.spans += self.stream.take_forgotten();
+        left_out.longer_events += u64::from(result?);
+        left_out.early_times += u64::from(header.timestamp < self.start);
+        Ok(())
+    }
+}
+
+/// Checks whether events of a trace's type can be written with their fields.
+fn check_type(of: &Metadata) -> Result<(), FormatError> {
+    match of.fields.iter().all(|field| field.ty.is_of_v6()) {
+        true => heph::check(of),
+        false => Err(FormatError::NoTypeCode),
+    }
 }
 
 impl Writer for Packets {
@@ -58,13 +83,24 @@ impl Writer for Packets {
 
     fn define(
         &mut self,
-        types: &[NumberedType],
+        types: &[(u32, EventType)],
         left_out: &mut LeftOut,
         _: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        self.stream.define_numbered(types)?;
-        let missing = types.iter().filter(|ty| has_descriptive_parts(ty.schema));
-        left_out.types += missing.count() as u64;
+        for (id, ty) in types {
+            let is_whole = match ty {
+                EventType::Own(of) => {
+                    heph::check(*of)?;
+                    !of.facts().is_descriptive
+                }
+                EventType::Read(of) => {
+                    heph::check(&**of)?;
+                    !of.facts().is_descriptive
+                }
+            };
+            left_out.types += u64::from(!is_whole);
+            self.stream.know(*id, ty.clone());
+        }
         Ok(())
     }
 
@@ -102,11 +138,16 @@ impl Writer for Packets {
         left_out: &mut LeftOut,
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let result = self.stream.row(&row.header, row.labels, row.stack, row.payload, out);
-        left_out.spans += self.stream.take_forgotten();
-        result?;
-        left_out.early_times += u64::from(row.header.timestamp < self.start);
-        Ok(())
+        self.any_row(row, false, left_out, out)
+    }
+
+    fn opaque_row(
+        &mut self,
+        row: &Row<'_>,
+        left_out: &mut LeftOut,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        self.any_row(row, true, left_out, out)
     }
 
     fn sequence_point(

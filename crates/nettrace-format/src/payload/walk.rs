@@ -56,9 +56,12 @@
 
 use core::fmt;
 
-use nettrace_event::{ArrayLayout, FieldSchema, FieldType, Storage, StrEncoding, guid};
+use nettrace_event::{ArrayLayout, FieldSchema, Storage, StrEncoding, guid};
 
-use crate::primitive::{self, MAX_VARUINT64};
+use crate::{
+    described::FieldDescription,
+    primitive::{self, MAX_VARUINT64},
+};
 
 /// Receives what [`walk`] finds, in the order of the schema. Only [`value`](Self::value) must be
 /// implemented; the other methods do nothing by default.
@@ -100,7 +103,7 @@ use crate::primitive::{self, MAX_VARUINT64};
 /// assert_eq!(texts.all, "key=x");
 /// # Ok::<(), Mismatch>(())
 /// ```
-pub trait Visitor {
+pub trait Visitor<F: FieldDescription = FieldSchema> {
     /// The visitor's error, which ends the walk.
     type Error: From<Mismatch>;
 
@@ -114,7 +117,7 @@ pub trait Visitor {
     ///
     /// # Errors
     /// Those of [`value`](Self::value).
-    fn begin_field(&mut self, _field: &FieldSchema) -> Result<(), Self::Error> {
+    fn begin_field(&mut self, _field: &F) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -122,7 +125,7 @@ pub trait Visitor {
     ///
     /// # Errors
     /// Those of [`value`](Self::value).
-    fn end_field(&mut self, _field: &FieldSchema) -> Result<(), Self::Error> {
+    fn end_field(&mut self, _field: &F) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -131,7 +134,7 @@ pub trait Visitor {
     ///
     /// # Errors
     /// Those of [`value`](Self::value).
-    fn begin_array(&mut self, _element: &FieldType, _len: usize) -> Result<(), Self::Error> {
+    fn begin_array(&mut self, _element: &F::Type, _len: usize) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -147,7 +150,7 @@ pub trait Visitor {
     ///
     /// # Errors
     /// Those of [`value`](Self::value).
-    fn begin_option(&mut self, _ty: &FieldType, _present: bool) -> Result<(), Self::Error> {
+    fn begin_option(&mut self, _ty: &F::Type, _present: bool) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -163,7 +166,7 @@ pub trait Visitor {
     ///
     /// # Errors
     /// Those of [`value`](Self::value).
-    fn begin_object(&mut self, _fields: &[FieldSchema]) -> Result<(), Self::Error> {
+    fn begin_object(&mut self, _fields: &[F]) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -305,8 +308,8 @@ pub struct Mismatch {
     pub offset: usize,
 }
 
-/// Passes the values of `payload`, whose fields are `fields`, to `visitor`. Ignores bytes after the
-/// last field that no location points at.
+/// Passes the values of `payload`, whose fields are `fields`, to `visitor`. Returns how many bytes
+/// they take, with the data of locations. Ignores bytes after these.
 ///
 /// ```
 /// use nettrace_event::{FieldSchema, FieldType};
@@ -338,15 +341,17 @@ pub struct Mismatch {
 /// [`Mismatch`] if the payload ends early, a location points outside the payload, the data of
 /// locations overlaps, or its size is not a multiple of the element size; and any error of the
 /// visitor.
-pub fn walk<V: Visitor>(
-    fields: &[FieldSchema],
+pub fn walk<F: FieldDescription, V: Visitor<F>>(
+    fields: &[F],
     payload: &[u8],
     visitor: &mut V,
-) -> Result<(), V::Error> {
+) -> Result<usize, V::Error> {
     let end = payload.len();
     let budget = payload.len().saturating_mul(8).saturating_add(SPARE);
-    let mut walker = Walker { payload, end, at: 0, located: 0, budget, is_repeated: false };
-    fields.iter().try_for_each(|field| walker.field(field, visitor))
+    let mut walker =
+        Walker { payload, end, at: 0, located: 0, furthest: 0, budget, is_repeated: false };
+    fields.iter().try_for_each(|field| walker.field(field, visitor))?;
+    Ok(walker.at.max(walker.furthest))
 }
 
 /// How many elements, and fields of elements, a payload may have beyond eight for each of its
@@ -362,6 +367,8 @@ struct Walker<'a> {
     at: usize,
     /// The total size of the data that locations pointed at so far: at most the payload's size.
     located: usize,
+    /// The end of the data of the location that points furthest.
+    furthest: usize,
     /// How many more values in arrays are accepted.
     budget: usize,
     /// Whether the value is part of an array.
@@ -369,12 +376,16 @@ struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    fn field<V: Visitor>(&mut self, field: &FieldSchema, visitor: &mut V) -> Result<(), V::Error> {
+    fn field<F: FieldDescription, V: Visitor<F>>(
+        &mut self,
+        field: &F,
+        visitor: &mut V,
+    ) -> Result<(), V::Error> {
         if self.is_repeated {
-            self.spend(field.name.len() / 64)?;
+            self.spend(field.name().len() / 64)?;
         }
         visitor.begin_field(field)?;
-        self.ty(&field.ty, visitor)?;
+        self.ty::<F, V>(field.ty(), visitor)?;
         visitor.end_field(field)
     }
 
@@ -383,11 +394,15 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    fn ty<V: Visitor>(&mut self, ty: &FieldType, visitor: &mut V) -> Result<(), V::Error> {
+    fn ty<F: FieldDescription, V: Visitor<F>>(
+        &mut self,
+        ty: &F::Type,
+        visitor: &mut V,
+    ) -> Result<(), V::Error> {
         if self.is_repeated {
             self.spend(1)?;
         }
-        let value = match ty.storage() {
+        let value = match F::storage(ty) {
             Storage::Bool => Value::Bool(u32::from_le_bytes(self.array()?) != 0),
             Storage::Bool8 => Value::Bool(self.array::<1>()? != [0]),
             Storage::U8 => Value::U8(u8::from_le_bytes(self.array()?)),
@@ -412,8 +427,10 @@ impl<'a> Walker<'a> {
             Storage::Guid => Value::Guid(guid::swapped(&self.array()?)),
             Storage::DateTime => Value::FileTime(i64::from_le_bytes(self.array()?)),
             Storage::Text(encoding) => self.text(encoding)?,
-            Storage::Array(element, layout) => return self.sequence(element, layout, visitor),
-            Storage::Option(item) => return self.option(item, visitor),
+            Storage::Array(element, layout) => {
+                return self.sequence::<F, V>(element, layout, visitor);
+            }
+            Storage::Option(item) => return self.option::<F, V>(item, visitor),
             Storage::Object(fields) => {
                 visitor.begin_object(fields)?;
                 fields.iter().try_for_each(|field| self.field(field, visitor))?;
@@ -459,50 +476,56 @@ impl<'a> Walker<'a> {
         }))
     }
 
-    fn sequence<V: Visitor>(
+    fn sequence<F: FieldDescription, V: Visitor<F>>(
         &mut self,
-        element: &FieldType,
+        element: &F::Type,
         layout: ArrayLayout,
         visitor: &mut V,
     ) -> Result<(), V::Error> {
         let relative = match layout {
             ArrayLayout::Counted => {
                 let count = u16::from_le_bytes(self.array()?);
-                return self.elements(element, count.into(), visitor);
+                return self.elements::<F, V>(element, count.into(), visitor);
             }
-            ArrayLayout::Fixed(count) => return self.elements(element, count.into(), visitor),
+            ArrayLayout::Fixed(count) => {
+                return self.elements::<F, V>(element, count.into(), visitor);
+            }
             ArrayLayout::RelLoc => true,
             ArrayLayout::DataLoc => false,
         };
         let (start, end) = self.location(relative)?;
         // The elements of a location have a fixed size, so the size of its data gives their number.
-        let len = match element.fixed_size() {
+        let len = match F::fixed_size(element) {
             Some(size @ 1..) if (end - start) % size == 0 => (end - start) / size,
             _ => return Err(self.mismatch().into()),
         };
         let back = (self.at, self.end);
         (self.at, self.end) = (start, end);
-        self.elements(element, len, visitor)?;
+        self.elements::<F, V>(element, len, visitor)?;
         (self.at, self.end) = back;
         Ok(())
     }
 
-    fn elements<V: Visitor>(
+    fn elements<F: FieldDescription, V: Visitor<F>>(
         &mut self,
-        element: &FieldType,
+        element: &F::Type,
         len: usize,
         visitor: &mut V,
     ) -> Result<(), V::Error> {
         visitor.begin_array(element, len)?;
         let around = core::mem::replace(&mut self.is_repeated, true);
         for _ in 0..len {
-            self.ty(element, visitor)?;
+            self.ty::<F, V>(element, visitor)?;
         }
         self.is_repeated = around;
         visitor.end_array()
     }
 
-    fn option<V: Visitor>(&mut self, item: &FieldType, visitor: &mut V) -> Result<(), V::Error> {
+    fn option<F: FieldDescription, V: Visitor<F>>(
+        &mut self,
+        item: &F::Type,
+        visitor: &mut V,
+    ) -> Result<(), V::Error> {
         let present = match u16::from_le_bytes(self.array()?) {
             0 => false,
             1 => true,
@@ -510,7 +533,7 @@ impl<'a> Walker<'a> {
         };
         visitor.begin_option(item, present)?;
         if present {
-            self.ty(item, visitor)?;
+            self.ty::<F, V>(item, visitor)?;
         }
         visitor.end_option()
     }
@@ -525,6 +548,7 @@ impl<'a> Walker<'a> {
         if start + size > self.payload.len() || self.located > self.payload.len() {
             return Err(self.mismatch());
         }
+        self.furthest = self.furthest.max(start + size);
         Ok((start, start + size))
     }
 

@@ -2,12 +2,11 @@
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
-use super::tables::Table;
+use super::{output::Output, tables::Table};
 use crate::{
     content::{RowHeader, ThreadInfo, ThreadSequence},
     error::FormatError,
     format::Format,
-    stream::Stream,
     thread_ids::ThreadIds,
     trace::Thread,
 };
@@ -18,8 +17,8 @@ const MOST_UNDEFINED: usize = 1 << 16;
 /// The threads of a stream.
 #[derive(Debug)]
 pub(super) struct Threads {
-    /// Whether rows name threads by other ids than version 6.
-    has_own_ids: bool,
+    /// Whether rows name threads by other ids than the input.
+    renames: bool,
     ids: ThreadIds,
     known: BTreeMap<u64, KnownThread>,
     pub(super) counts: Counts,
@@ -75,9 +74,9 @@ enum Change {
 }
 
 impl Threads {
-    pub(super) fn new(format: Format) -> Self {
+    pub(super) fn new(format: Format, renames: bool) -> Self {
         Self {
-            has_own_ids: format.definition().thread_ids.are_os_ids,
+            renames,
             ids: ThreadIds::new(format),
             known: BTreeMap::new(),
             counts: Counts::default(),
@@ -87,15 +86,10 @@ impl Threads {
         }
     }
 
-    /// Whether rows name threads, stacks and label lists by other ids than version 6.
-    pub(super) fn has_own_ids(&self) -> bool {
-        self.has_own_ids
-    }
-
     /// Begins a stream, which defines everything again. Returns how many refused rows the stream
     /// before does not tell.
     pub(super) fn begin(&mut self) -> u64 {
-        if !self.has_own_ids {
+        if !self.renames {
             self.known.clear();
         } else if self.known.len() > MOST_UNDEFINED {
             self.known.retain(|_, thread| thread.state.is_defined);
@@ -109,7 +103,7 @@ impl Threads {
     pub(super) fn define(
         &mut self,
         thread: Thread,
-        stream: &mut Stream,
+        output: &mut Output,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
         let index = thread.index;
@@ -120,14 +114,14 @@ impl Threads {
         let known = self.known.entry(index).or_default();
         known.thread = thread;
         known.state = ThreadState { is_defined: true, ..ThreadState::default() };
-        if self.has_own_ids { Ok(()) } else { self.introduce(index, index, stream, out) }
+        if self.renames { Ok(()) } else { self.introduce(index, index, output, out) }
     }
 
     fn introduce(
         &mut self,
         index: u64,
         id: u64,
-        stream: &mut Stream,
+        output: &mut Output,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
         let Some(KnownThread { thread, state, .. }) = self.known.get_mut(&index) else {
@@ -143,7 +137,7 @@ impl Threads {
             os_thread_id: thread.os_thread_id,
             key_values: &key_values,
         };
-        stream.thread(&info, out)?;
+        output.thread(&info, out)?;
         self.counts.introduced += 1;
         self.log(Change::Thread(index, before));
         Ok(())
@@ -153,10 +147,10 @@ impl Threads {
     pub(super) fn recorder(
         &mut self,
         index: u64,
-        stream: &mut Stream,
+        output: &mut Output,
         out: &mut Vec<u8>,
     ) -> Result<u64, FormatError> {
-        if !self.has_own_ids {
+        if !self.renames {
             return Ok(index);
         }
         let known = self.known.get_mut(&index).ok_or(FormatError::MalformedBlock)?;
@@ -164,7 +158,7 @@ impl Threads {
         let ids = &mut self.ids;
         let id = *known.id.get_or_insert_with(|| ids.recorder(os_id));
         if !known.state.is_introduced {
-            self.introduce(index, id, stream, out)?;
+            self.introduce(index, id, output, out)?;
         }
         Ok(id)
     }
@@ -174,10 +168,10 @@ impl Threads {
         &mut self,
         header: &RowHeader,
         id: u64,
-        stream: &mut Stream,
+        output: &mut Output,
         out: &mut Vec<u8>,
     ) -> Result<u64, FormatError> {
-        if !self.has_own_ids {
+        if !self.renames {
             return Ok(header.thread);
         }
         let index = header.thread;
@@ -187,11 +181,11 @@ impl Threads {
             return Ok(self.ids.os_subject(os_id).unwrap_or(id));
         }
         if !self.ids.names_by_os_id(os_id) {
-            return self.recorder(index, stream, out);
+            return self.recorder(index, output, out);
         }
         if !known.state.is_named {
             let before = core::mem::replace(&mut known.state.is_named, true);
-            stream.subject(os_id, known.thread.name.as_deref());
+            output.subject(os_id, known.thread.name.as_deref());
             let state = ThreadState { is_named: before, ..known.state };
             self.log(Change::Thread(index, state));
         }
@@ -202,14 +196,14 @@ impl Threads {
     pub(super) fn numbers(
         &mut self,
         threads: &[ThreadSequence],
-        stream: &mut Stream,
+        output: &mut Output,
         out: &mut Vec<u8>,
     ) -> Result<Vec<ThreadSequence>, FormatError> {
         let mut named = Vec::with_capacity(threads.len());
         for &ThreadSequence { thread: index, sequence } in threads {
             let is_known = self.known.get(&index).is_some_and(|it| it.state.is_introduced);
-            if is_known || sequence > 0 || !self.has_own_ids {
-                let thread = self.recorder(index, stream, out)?;
+            if is_known || sequence > 0 || !self.renames {
+                let thread = self.recorder(index, output, out)?;
                 named.push(ThreadSequence { thread, sequence });
             }
             self.catch_up(index);
@@ -303,15 +297,16 @@ impl Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::writer::Source;
 
     #[test]
     fn threads_whose_definition_never_arrives_are_bounded() {
-        let (mut threads, mut stream) = (Threads::new(Format::V5), Stream::new(Format::V5));
-        let mut out = Vec::new();
+        let (mut threads, mut out) = (Threads::new(Format::V5, true), Vec::new());
+        let mut output = Output::new(Format::V5, Source::Recording);
         let mut define = |threads: &mut Threads, index| {
             let thread = Thread { index, os_thread_id: Some(7), ..Thread::default() };
-            threads.define(thread, &mut stream, &mut out).expect("version 5 takes any thread");
-            threads.recorder(index, &mut stream, &mut out).expect("it is defined")
+            threads.define(thread, &mut output, &mut out).expect("version 5 takes any thread");
+            threads.recorder(index, &mut output, &mut out).expect("it is defined")
         };
         let mark = threads.mark();
         let counts = threads.counts;

@@ -3,11 +3,10 @@
 
 use alloc::vec::Vec;
 
-use nettrace_event::{
-    ArrayLayout, EventSchema, FieldSchema, FieldType, Storage, StrEncoding, guid,
-};
+use nettrace_event::{ArrayLayout, Storage, StrEncoding, guid};
 
 use crate::{
+    described::{EventDescription, FieldDescription},
     payload::{
         MAX_ELEMENTS, MAX_PAYLOAD, Refusal,
         walk::{self, Text, Value, Visitor},
@@ -30,12 +29,13 @@ use crate::{
 /// assert!(needs_mapping(Version::V5, &SALE));
 /// ```
 #[must_use]
-pub fn needs_mapping(version: Version, schema: &EventSchema) -> bool {
-    schema.fields.iter().any(|field| differs(version, &field.ty))
+pub fn needs_mapping(version: Version, schema: &impl EventDescription) -> bool {
+    schema.fields().iter().any(|field| differs_in(version, field))
 }
 
 /// Appends the payload of an event in the layout of `version`. `payload` is as
-/// [`NetTraceEncoder`](crate::payload::NetTraceEncoder) wrote it.
+/// [`NetTraceEncoder`](crate::payload::NetTraceEncoder) wrote it. Returns how many of its bytes the
+/// fields take.
 ///
 /// ```
 /// use nettrace_format::v5::{Version, map_payload};
@@ -61,32 +61,36 @@ pub fn needs_mapping(version: Version, schema: &EventSchema) -> bool {
 /// An error leaves `out` unchanged.
 pub fn map_payload(
     version: Version,
-    schema: &EventSchema,
+    schema: &impl EventDescription,
     payload: &[u8],
     out: &mut Vec<u8>,
-) -> Result<(), Refusal> {
+) -> Result<usize, Refusal> {
     let start = out.len();
-    let mut mapper = Mapper { version, start, current: FieldType::U8, notation: None, out };
-    let result = walk::walk(schema.fields, payload, &mut mapper);
-    let result = result.and_then(|()| mapper.check_size());
+    let mut mapper = Mapper { version, start, has_nul: false, notation: None, out };
+    let result = walk::walk(schema.fields(), payload, &mut mapper);
+    let result = result.and_then(|used| mapper.check_size().map(|()| used));
     if result.is_err() {
         out.truncate(start);
     }
     result
 }
 
-fn differs(version: Version, ty: &FieldType) -> bool {
+fn differs_in<F: FieldDescription>(version: Version, field: &F) -> bool {
+    differs::<F>(version, field.ty())
+}
+
+fn differs<F: FieldDescription>(version: Version, ty: &F::Type) -> bool {
     let is_v4 = version == Version::V4;
-    match ty.storage() {
+    match F::storage(ty) {
         Storage::Bool8 | Storage::VarUInt | Storage::VarInt => true,
         Storage::Text(StrEncoding::Utf16Nul) => false,
         Storage::Text(StrEncoding::Utf16) => is_v4,
         Storage::Text(_) => true,
         Storage::Array(item, ArrayLayout::Counted) | Storage::Option(item) => {
-            is_v4 || differs(version, item)
+            is_v4 || differs::<F>(version, item)
         }
         Storage::Array(..) => true,
-        Storage::Object(fields) => fields.iter().any(|field| differs(version, &field.ty)),
+        Storage::Object(fields) => fields.iter().any(|field| differs_in(version, field)),
         _ => false,
     }
 }
@@ -96,14 +100,19 @@ struct Mapper<'a> {
     version: Version,
     /// The start of the payload in `out`.
     start: usize,
-    /// The type of the next value, if that value contains no others.
-    current: FieldType,
+    /// Whether the next value, if it is a text, ends with a NUL.
+    has_nul: bool,
     /// Version 4: the list that is being written as text, if any.
     notation: Option<Notation>,
     out: &'a mut Vec<u8>,
 }
 
 impl Mapper<'_> {
+    /// Notes the type of the next value.
+    fn expect<F: FieldDescription>(&mut self, ty: &F::Type) {
+        self.has_nul = matches!(F::storage(ty), Storage::Text(StrEncoding::Utf16Nul));
+    }
+
     fn check_size(&self) -> Result<(), Refusal> {
         if self.out.len() - self.start > MAX_PAYLOAD {
             return Err(Refusal::PayloadTooLarge);
@@ -125,8 +134,7 @@ impl Mapper<'_> {
 
     /// Writes a text as its field is described: with a count or a NUL.
     fn text(&mut self, text: Text<'_>) -> Result<(), Refusal> {
-        let terminated =
-            self.version == Version::V4 || self.current == FieldType::Str(StrEncoding::Utf16Nul);
+        let terminated = self.version == Version::V4 || self.has_nul;
         let count_at = self.out.len();
         if !terminated {
             self.put(&[0; 2]);
@@ -156,7 +164,7 @@ impl Mapper<'_> {
     }
 }
 
-impl Visitor for Mapper<'_> {
+impl<F: FieldDescription> Visitor<F> for Mapper<'_> {
     type Error = Refusal;
 
     fn value(&mut self, value: Value<'_>) -> Result<(), Refusal> {
@@ -186,20 +194,21 @@ impl Visitor for Mapper<'_> {
         self.check_size()
     }
 
-    fn begin_field(&mut self, field: &FieldSchema) -> Result<(), Refusal> {
-        self.current = field.ty;
+    fn begin_field(&mut self, field: &F) -> Result<(), Refusal> {
+        self.expect::<F>(field.ty());
         if let Some(notation) = &mut self.notation {
-            notation.name(field.name, self.out);
+            notation.name(field.name(), self.out);
         }
         Ok(())
     }
 
-    fn begin_array(&mut self, element: &FieldType, len: usize) -> Result<(), Refusal> {
-        self.current = *element;
+    fn begin_array(&mut self, element: &F::Type, len: usize) -> Result<(), Refusal> {
+        self.expect::<F>(element);
         match self.version {
             Version::V4 => {
                 let notation = self.notation.get_or_insert_default();
-                notation.begin_list(*element == FieldType::Utf16Unit, self.out);
+                let is_of_units = matches!(F::storage(element), Storage::Utf16Unit);
+                notation.begin_list(is_of_units, self.out);
                 self.check_size()
             }
             Version::V5 => self.count(len),
@@ -211,8 +220,8 @@ impl Visitor for Mapper<'_> {
         Ok(())
     }
 
-    fn begin_option(&mut self, ty: &FieldType, present: bool) -> Result<(), Refusal> {
-        self.current = *ty;
+    fn begin_option(&mut self, ty: &F::Type, present: bool) -> Result<(), Refusal> {
+        self.expect::<F>(ty);
         match self.version {
             Version::V4 => {
                 self.notation.get_or_insert_default().begin_list(false, self.out);
@@ -227,7 +236,7 @@ impl Visitor for Mapper<'_> {
         Ok(())
     }
 
-    fn begin_object(&mut self, _: &[FieldSchema]) -> Result<(), Refusal> {
+    fn begin_object(&mut self, _: &[F]) -> Result<(), Refusal> {
         if let Some(notation) = &mut self.notation {
             notation.begin_object(self.out);
         }

@@ -2,11 +2,15 @@
 
 use alloc::vec::Vec;
 
-use nettrace_event::{ArrayLayout, EventSchema, FieldSchema, FieldType, Storage, StrEncoding};
+use nettrace_event::{ArrayLayout, EventSchema, Storage, StrEncoding};
 
 use crate::{
-    error::FormatError, payload::MAX_ELEMENTS, primitive, types, v5::Version, v6::BlockKind,
-    writer::NumberedType,
+    described::{EventDescription, FieldDescription},
+    error::FormatError,
+    payload::MAX_ELEMENTS,
+    primitive, types,
+    v5::Version,
+    v6::BlockKind,
 };
 
 /// Checks whether a version can describe an event type.
@@ -23,7 +27,8 @@ use crate::{
 /// [`FormatError::FixedArrayTooLong`] in version 5. [`FormatError::MetadataRowTooLarge`] beyond
 /// [`MAX_METADATA_ROW`].
 pub fn check(version: Version, schema: &EventSchema) -> Result<(), FormatError> {
-    row_of((1, schema.id.into()), version, schema, &mut Vec::new())
+    types::field_descriptions(schema.fields, &mut Vec::new())?;
+    row(version, 1, schema, &mut Vec::new())
 }
 
 /// The most bytes that the description of an event type may take in versions 4 and 5: 1 MiB. The
@@ -37,16 +42,8 @@ const MAX_METADATA_ID: u32 = i32::MAX as u32;
 /// Appends one row of a metadata block: a compressed header, then the description.
 pub(super) fn row(
     version: Version,
-    ty: &NumberedType,
-    out: &mut Vec<u8>,
-) -> Result<(), FormatError> {
-    row_of((ty.metadata_id, ty.event_id), version, ty.schema, out)
-}
-
-fn row_of(
-    (id, event_id): (u32, u32),
-    version: Version,
-    schema: &EventSchema,
+    id: u32,
+    schema: &impl EventDescription,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
     /// The header flag that only the payload size follows. The metadata id, sequence number and
@@ -57,12 +54,11 @@ fn row_of(
         1..=MAX_METADATA_ID => {}
         _ => return Err(FormatError::IdTooLarge { kind: BlockKind::Metadata, id: id.into() }),
     }
-    types::field_descriptions(schema.fields, &mut Vec::new())?;
     let mut description = Vec::new();
-    describe((id, event_id), version, schema, &mut description)?;
+    describe(id, version, schema, &mut description)?;
     let size = description.len();
     if size > MAX_METADATA_ROW {
-        return Err(FormatError::MetadataRowTooLarge { event: schema.name, size });
+        return Err(FormatError::MetadataRowTooLarge { event: schema.static_name(), size });
     }
     // The difference to the previous timestamp, 0, is 0.
     out.extend_from_slice(&[PAYLOAD_LEN, 0]);
@@ -72,28 +68,29 @@ fn row_of(
 }
 
 fn describe(
-    (id, event_id): (u32, u32),
+    id: u32,
     version: Version,
-    schema: &EventSchema,
+    schema: &impl EventDescription,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
     const OPCODE: u8 = 1;
     const FIELDS: u8 = 2;
 
+    let facts = schema.facts();
     number(id, out);
-    name(schema.provider.name, out);
-    number(event_id, out);
-    name(schema.name, out);
-    out.extend_from_slice(&schema.keywords.to_le_bytes());
-    number(schema.version.into(), out);
-    number(u32::from(schema.level.number()), out);
+    name(facts.provider, out);
+    number(facts.event_id, out);
+    name(facts.name, out);
+    out.extend_from_slice(&facts.keywords.to_le_bytes());
+    number(facts.version.into(), out);
+    number(facts.level.into(), out);
     if version == Version::V4 {
-        return fields(version, Layout::Plain, schema.fields, out);
+        return fields(version, Layout::Plain, schema.fields(), out);
     }
-    let tagged = schema.fields.iter().any(|field| has_array(&field.ty));
-    let plain = if tagged { &[] } else { schema.fields };
+    let tagged = schema.fields().iter().any(has_array);
+    let plain = if tagged { &[] } else { schema.fields() };
     fields(version, Layout::Plain, plain, out)?;
-    if let Some(opcode) = schema.opcode {
+    if let Some(opcode) = facts.opcode {
         number(1, out);
         out.extend_from_slice(&[OPCODE, opcode]);
     }
@@ -102,7 +99,7 @@ fn describe(
         let start = out.len();
         number(0, out);
         out.push(FIELDS);
-        fields(version, Layout::Tagged, schema.fields, out)?;
+        fields(version, Layout::Tagged, schema.fields(), out)?;
         patch(start, out.len() - start - 5, out);
     }
     Ok(())
@@ -118,27 +115,37 @@ enum Layout {
     Tagged,
 }
 
-fn fields(
+fn fields<F: FieldDescription>(
     version: Version,
     layout: Layout,
-    fields: &[FieldSchema],
+    fields: &[F],
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
     // The check for version 6 allows at most 65,535 fields.
     number(fields.len() as u32, out);
-    for field in fields {
-        let start = out.len();
-        match layout {
-            Layout::Plain => {
-                ty(version, layout, field, &field.ty, out)?;
-                name(field.name, out);
-            }
-            Layout::Tagged => {
-                number(0, out);
-                name(field.name, out);
-                ty(version, layout, field, &field.ty, out)?;
-                patch(start, out.len() - start, out);
-            }
+    fields.iter().try_for_each(|of| {
+        field(layout, of.name(), out, |out| ty(version, layout, of, of.ty(), out))
+    })
+}
+
+/// Appends a field whose type `ty` writes.
+fn field(
+    layout: Layout,
+    called: &str,
+    out: &mut Vec<u8>,
+    ty: impl FnOnce(&mut Vec<u8>) -> Result<(), FormatError>,
+) -> Result<(), FormatError> {
+    let start = out.len();
+    match layout {
+        Layout::Plain => {
+            ty(out)?;
+            name(called, out);
+        }
+        Layout::Tagged => {
+            number(0, out);
+            name(called, out);
+            ty(out)?;
+            patch(start, out.len() - start, out);
         }
     }
     Ok(())
@@ -165,27 +172,33 @@ mod code {
     pub(super) const ARRAY: u32 = 19;
 }
 
-fn ty(
+fn ty<F: FieldDescription>(
     version: Version,
     layout: Layout,
-    field: &FieldSchema,
-    of: &FieldType,
+    of_field: &F,
+    of: &F::Type,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
-    if let Some(code) = simple(of) {
+    if let Some(code) = simple::<F>(of) {
         number(code, out);
         return Ok(());
     }
-    match of.storage() {
+    match F::storage(of) {
         Storage::Object(members) => {
             number(code::OBJECT, out);
             fields(version, layout, members, out)
         }
         wide @ (Storage::U128 | Storage::I128) => {
+            let is_unsigned = matches!(wide, Storage::U128);
+            let high = if is_unsigned { code::UINT64 } else { code::INT64 };
             number(code::OBJECT, out);
-            let high = if wide == Storage::U128 { FieldType::U64 } else { FieldType::I64 };
-            let parts = [FieldSchema::new("low", FieldType::U64), FieldSchema::new("high", high)];
-            fields(version, layout, &parts, out)
+            number(2, out);
+            [("low", code::UINT64), ("high", high)].into_iter().try_for_each(|(name, code)| {
+                field(layout, name, out, |out| {
+                    number(code, out);
+                    Ok(())
+                })
+            })
         }
         // Version 4 stores every other type as text.
         _ if version == Version::V4 => {
@@ -195,15 +208,16 @@ fn ty(
         Storage::Array(item, array_layout) => {
             if let ArrayLayout::Fixed(count) = array_layout {
                 if usize::from(count) > MAX_ELEMENTS {
-                    return Err(FormatError::FixedArrayTooLong { field: field.name, count });
+                    let field = of_field.static_name();
+                    return Err(FormatError::FixedArrayTooLong { field, count });
                 }
             }
             number(code::ARRAY, out);
-            element(version, layout, field, item, "items", out)
+            element(version, layout, of_field, item, "items", out)
         }
         Storage::Option(item) => {
             number(code::ARRAY, out);
-            element(version, layout, field, item, "value", out)
+            element(version, layout, of_field, item, "value", out)
         }
         _ => {
             number(code::ARRAY, out);
@@ -215,24 +229,25 @@ fn ty(
 
 /// Appends the type of an element. Readers fail on arrays of arrays, so an element that is an array
 /// becomes an object with that array as its only field, as in version 6.
-fn element(
+fn element<F: FieldDescription>(
     version: Version,
     layout: Layout,
-    field: &FieldSchema,
-    of: &FieldType,
-    inner: &'static str,
+    of_field: &F,
+    of: &F::Type,
+    inner: &str,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
-    if !matches!(of.storage(), Storage::Array(..) | Storage::Option(_)) {
-        return ty(version, layout, field, of, out);
+    if !matches!(F::storage(of), Storage::Array(..) | Storage::Option(_)) {
+        return ty(version, layout, of_field, of, out);
     }
     number(code::OBJECT, out);
-    fields(version, layout, &[FieldSchema::new(inner, *of)], out)
+    number(1, out);
+    field(layout, inner, out, |out| ty(version, layout, of_field, of, out))
 }
 
 /// The code of a type that both versions store in the same way.
-fn simple(of: &FieldType) -> Option<u32> {
-    Some(match of.storage() {
+fn simple<F: FieldDescription>(of: &F::Type) -> Option<u32> {
+    Some(match F::storage(of) {
         Storage::Bool | Storage::Bool8 => code::BOOLEAN,
         Storage::U8 => code::BYTE,
         Storage::U16 => code::UINT16,
@@ -252,12 +267,12 @@ fn simple(of: &FieldType) -> Option<u32> {
     })
 }
 
-/// Whether version 5 needs an array for the type.
-fn has_array(of: &FieldType) -> bool {
-    match of.storage() {
-        Storage::Object(fields) => fields.iter().any(|field| has_array(&field.ty)),
+/// Whether version 5 needs an array for the field.
+fn has_array<F: FieldDescription>(of: &F) -> bool {
+    match F::storage(of.ty()) {
+        Storage::Object(fields) => fields.iter().any(has_array),
         Storage::U128 | Storage::I128 => false,
-        _ => simple(of).is_none(),
+        _ => simple::<F>(of.ty()).is_none(),
     }
 }
 

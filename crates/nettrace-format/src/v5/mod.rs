@@ -68,7 +68,7 @@
 //! | the end of a thread | no: see below | no |
 //! | events lost before a thread's first | no: see below | no |
 //!
-//! A [`Stream`](crate::Stream) of these versions tells the end of a thread, and the losses before a
+//! A [`Transcoder`](crate::Transcoder) to these versions tells the end of a thread, and the losses before a
 //! thread's first event, in the numbers of sequence points. The first event of a thread gets the
 //! number 1, and the gap before it moves after it. Losses of threads without events show as losses
 //! of the thread that wrote last.

@@ -185,11 +185,6 @@ impl Numbers {
         entries
     }
 
-    /// Whether a sequence point has something to tell, even if its caller names no thread.
-    pub(crate) fn has_untold(&self) -> bool {
-        !self.gone.is_empty() || self.has_untold_losses()
-    }
-
     /// Whether a sequence point would tell losses.
     pub(crate) fn has_untold_losses(&self) -> bool {
         self.gone.iter().any(|gone| gone.owes > 0)
@@ -213,7 +208,7 @@ impl Numbers {
         self.gone.len() >= MANY_GONE
     }
 
-    /// See [`Stream::mark`](crate::Stream::mark). A block that defines a stack can end while rows
+    /// See [`Stage::mark`](crate::Stage::mark). A block that defines a stack can end while rows
     /// wait for their own block. These rows come after the mark.
     pub(crate) fn mark(&mut self) -> usize {
         let mark = self.open.unwrap_or_else(|| self.here());
@@ -225,7 +220,7 @@ impl Numbers {
         Mark { log: self.log.len(), with_rows: self.with_rows, state: self.state }
     }
 
-    /// See [`Stream::rewind`](crate::Stream::rewind).
+    /// See [`Stage::rewind`](crate::Stage::rewind).
     pub(crate) fn rewind(&mut self, mark: usize) {
         let Some(&before) = self.marks.get(mark) else { return };
         while self.log.len() > before.log {
@@ -251,7 +246,7 @@ impl Numbers {
         self.open = None;
     }
 
-    /// See [`Stream::settle`](crate::Stream::settle).
+    /// See [`Stage::settle`](crate::Stage::settle).
     pub(crate) fn settle(&mut self) {
         self.log.clear();
         self.marks.clear();

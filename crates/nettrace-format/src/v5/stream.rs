@@ -7,14 +7,15 @@ use nettrace_event::EventSchema;
 
 use crate::{
     content::TraceInfo,
+    described::EventType,
     error::FormatError,
+    types,
     v5::metadata,
     v6::{
         BlockKind, MAX_BLOCK_SIZE,
         block::runs,
         stack::{check_ids, id_prefix, stack_rows},
     },
-    writer::NumberedType,
 };
 
 /// One of the two older versions.
@@ -166,19 +167,26 @@ impl Stream {
         types: &[(u32, &'static EventSchema)],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        let types: Vec<_> = types.iter().map(|ty| NumberedType::from(*ty)).collect();
-        self.numbered_metadata(&types, out)
+        let types: Vec<_> = types.iter().map(|(id, of)| (*id, EventType::Own(of))).collect();
+        self.types(&types, out)
     }
 
-    pub(super) fn numbered_metadata(
+    /// [`metadata`](Self::metadata) for types of any source.
+    pub(super) fn types(
         &mut self,
-        types: &[NumberedType],
+        types: &[(u32, EventType)],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
         let mut rows = Vec::new();
         let mut ends = Vec::with_capacity(types.len());
-        for ty in types {
-            metadata::row(self.version, ty, &mut rows)?;
+        for (id, ty) in types {
+            match ty {
+                EventType::Own(of) => {
+                    types::field_descriptions(of.fields, &mut Vec::new())?;
+                    metadata::row(self.version, *id, *of, &mut rows)?;
+                }
+                EventType::Read(of) => metadata::row(self.version, *id, &**of, &mut rows)?,
+            }
             ends.push(rows.len());
         }
         self.split(BlockKind::Metadata, &rows, &ends, |_| block_header(0, 0), out)

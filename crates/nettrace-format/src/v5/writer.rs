@@ -1,20 +1,19 @@
-//! Writes the objects of a [`Stream`](crate::Stream) of version 4 or 5.
+//! Writes the objects of a stage in version 4 or 5.
 
 use alloc::{boxed::Box, vec::Vec};
-
-use nettrace_event::EventSchema;
 
 use crate::{
     activity,
     content::{Label, ThreadInfo, TraceInfo},
+    described::{EventDescription, EventType},
     error::FormatError,
     payload::Refusal,
+    schema::Metadata,
     stream_end::StreamEnd,
-    v5::{self, RowEncoder, Stream, Version, numbers::Numbers},
+    types,
+    v5::{self, RowEncoder, Stream, Version, metadata, numbers::Numbers},
     v6::ThreadSequence,
-    writer::{
-        Definition, IdRules, LeftOut, NumberedType, Row, Source, Writer, has_descriptive_parts,
-    },
+    writer::{Definition, IdRules, LeftOut, Row, Source, Writer},
 };
 
 /// NetTrace version 5.
@@ -22,8 +21,8 @@ pub(crate) static V5: Definition = Definition {
     name: "v5",
     title: "NetTrace V5",
     about: "NetTrace version 5, as .NET 5 to 10 write it",
-    converts: |schema| v5::needs_mapping(Version::V5, schema),
     check: |schema| v5::check(Version::V5, schema),
+    check_type: |of| check_type(Version::V5, of),
     writer: |source| Box::new(Objects::new(Version::V5, source)),
     ..OLDER
 };
@@ -51,8 +50,8 @@ const OLDER: Definition = Definition {
     end: StreamEnd::new(&Stream::END_OF_STREAM),
     has_stacks_in_rows: false,
     needs_fields: false,
-    converts: |schema| v5::needs_mapping(Version::V4, schema),
     check: |schema| v5::check(Version::V4, schema),
+    check_type: |of| check_type(Version::V4, of),
     writer: |source| Box::new(Objects::new(Version::V4, source)),
 };
 
@@ -62,7 +61,7 @@ struct Objects {
     source: Source,
     encoder: RowEncoder,
     /// By metadata id: the types whose payloads must be converted.
-    mapped: Vec<Option<&'static EventSchema>>,
+    mapped: Vec<Option<EventType>>,
     maps_any: bool,
     payload: Vec<u8>,
     numbers: Numbers,
@@ -88,6 +87,12 @@ impl Objects {
     fn number(&self, row: &Row<'_>) -> (u32, u32) {
         let (thread, sequence) = (row.header.capture_thread, row.header.sequence);
         if self.keeps_numbers() { (sequence, 0) } else { self.numbers.of_row(thread, sequence) }
+    }
+
+    /// Whether ids of threads and their numbers are those of the source, which is of version 4 or
+    /// 5.
+    fn keeps_numbers(&self) -> bool {
+        self.source == Source::Trace { is_older: true }
     }
 
     fn write_point(
@@ -123,20 +128,26 @@ impl Writer for Objects {
 
     fn define(
         &mut self,
-        types: &[NumberedType],
+        types: &[(u32, EventType)],
         left_out: &mut LeftOut,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        self.stream.numbered_metadata(types, out)?;
+        self.stream.types(types, out)?;
         let version = self.stream.version();
-        for &NumberedType { metadata_id, schema, .. } in types {
-            if v5::needs_mapping(version, schema) {
-                let at = metadata_id as usize;
+        for (id, ty) in types {
+            let (is_mapped, is_whole) = match ty {
+                EventType::Own(of) => (v5::needs_mapping(version, *of), stores_all(version, *of)),
+                EventType::Read(of) => {
+                    (v5::needs_mapping(version, &**of), stores_all(version, &**of))
+                }
+            };
+            if is_mapped {
+                let at = *id as usize;
                 self.mapped.resize(self.mapped.len().max(at + 1), None);
-                self.mapped[at] = Some(schema);
+                self.mapped[at] = Some(ty.clone());
                 self.maps_any = true;
             }
-            left_out.types += u64::from(!stores_all(version, schema));
+            left_out.types += u64::from(!is_whole);
         }
         Ok(())
     }
@@ -186,12 +197,16 @@ impl Writer for Objects {
         left_out: &mut LeftOut,
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let schema = self.mapped.get(row.header.metadata_id as usize).copied().flatten();
-        let payload = match schema {
-            Some(schema) => {
-                self.payload.clear();
-                let version = self.stream.version();
-                v5::map_payload(version, schema, row.payload, &mut self.payload)?;
+        let mapped = self.mapped.get(row.header.metadata_id as usize).and_then(Option::as_ref);
+        let payload = match mapped {
+            Some(ty) => {
+                let (version, payload) = (self.stream.version(), &mut self.payload);
+                payload.clear();
+                let used = match ty {
+                    EventType::Own(of) => v5::map_payload(version, *of, row.payload, payload),
+                    EventType::Read(of) => v5::map_payload(version, &**of, row.payload, payload),
+                };
+                left_out.longer_events += u64::from(used? < row.payload.len());
                 &*self.payload
             }
             None => row.payload,
@@ -261,14 +276,6 @@ impl Writer for Objects {
         self.numbers.wants_point()
     }
 
-    fn keeps_numbers(&self) -> bool {
-        matches!(self.source, Source::Trace { version: ..6 })
-    }
-
-    fn last_point(&mut self, timestamp: u64, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        if self.numbers.has_untold() { self.sequence_point(timestamp, &[], out) } else { Ok(()) }
-    }
-
     fn untold_losses(&self) -> u64 {
         self.numbers.owed()
     }
@@ -320,6 +327,13 @@ fn put_labels(labels: &[Label<'_>], row: &mut v5::Row) -> u64 {
 }
 
 /// Whether a version stores everything about a type that version 6 would.
-fn stores_all(version: Version, schema: &EventSchema) -> bool {
-    !has_descriptive_parts(schema) && (schema.opcode.is_none() || version == Version::V5)
+fn stores_all(version: Version, of: &impl EventDescription) -> bool {
+    let facts = of.facts();
+    !facts.is_descriptive && (facts.opcode.is_none() || version == Version::V5)
+}
+
+/// Checks whether a version can describe a type of a trace.
+fn check_type(version: Version, of: &Metadata) -> Result<(), FormatError> {
+    types::check_described(&of.fields)?;
+    metadata::row(version, 1, of, &mut Vec::new())
 }

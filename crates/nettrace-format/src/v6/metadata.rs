@@ -58,16 +58,6 @@ const MAX_METADATA_ID: u32 = i32::MAX as u32;
 ///
 /// [`metadata_block`] has an example.
 pub fn metadata_row(id: u32, schema: &EventSchema, out: &mut Vec<u8>) -> Result<(), FormatError> {
-    numbered_row(id, schema.id.into(), schema, out)
-}
-
-/// [`metadata_row`] with another event id.
-pub(super) fn numbered_row(
-    id: u32,
-    event_id: u32,
-    schema: &EventSchema,
-    out: &mut Vec<u8>,
-) -> Result<(), FormatError> {
     match id {
         0 => return Err(FormatError::ZeroId { kind: BlockKind::Metadata }),
         1..=MAX_METADATA_ID => {}
@@ -78,7 +68,7 @@ pub(super) fn numbered_row(
     let mut metadata = Metadata {
         id,
         provider: schema.provider.name.into(),
-        event_id,
+        event_id: schema.id.into(),
         name: schema.name.into(),
         fields: types::described(schema.fields),
         opcode: schema.opcode,

@@ -57,6 +57,7 @@ use nettrace_event::{ArrayLayout, FieldSchema, FieldType, Storage, StrEncoding};
 
 use crate::{
     cursor::{Cursor, Damage},
+    described::FieldDescription,
     error::FormatError,
     payload::MAX_PAYLOAD,
     primitive,
@@ -237,6 +238,23 @@ pub fn field_descriptions(fields: &[FieldSchema], out: &mut Vec<u8>) -> Result<(
     })
 }
 
+/// Checks the fields of a type that a trace describes.
+///
+/// # Errors
+/// Those of [`field_descriptions`], without the name of the field; and [`FormatError::NoTypeCode`].
+#[cfg(feature = "v5")]
+pub(crate) fn check_described(fields: &[Field]) -> Result<(), FormatError> {
+    if !fields.iter().all(|field| field.ty.is_of_v6()) {
+        return Err(FormatError::NoTypeCode);
+    }
+    check_fields(fields)?;
+    put_fields(fields, &mut Vec::new()).map_err(|error| match error {
+        Undescribed::Count(count) => FormatError::TooManyFields { count },
+        Undescribed::TooLarge(_, size) => FormatError::FieldDescriptionTooLarge { field: "", size },
+        Undescribed::NoCode => FormatError::NoTypeCode,
+    })
+}
+
 /// An error of [`put_fields`] for the descriptions of these fields.
 pub(super) fn refused(error: Undescribed, fields: &[FieldSchema]) -> FormatError {
     match error {
@@ -249,20 +267,24 @@ pub(super) fn refused(error: Undescribed, fields: &[FieldSchema]) -> FormatError
 }
 
 /// Refuses what readers cannot handle.
-pub(super) fn check_fields(fields: &[FieldSchema]) -> Result<(), FormatError> {
-    fields.iter().try_for_each(|field| check(field.name, &field.ty, false))
+pub(super) fn check_fields<F: FieldDescription>(fields: &[F]) -> Result<(), FormatError> {
+    fields.iter().try_for_each(|field| check::<F>(field.static_name(), field.ty(), false))
 }
 
-fn check(field: &'static str, of: &FieldType, nested: bool) -> Result<(), FormatError> {
-    match of.storage() {
-        Storage::Object(_) if nested && of.fixed_size() == Some(0) => {
+fn check<F: FieldDescription>(
+    field: &'static str,
+    of: &F::Type,
+    nested: bool,
+) -> Result<(), FormatError> {
+    match F::storage(of) {
+        Storage::Object(_) if nested && F::fixed_size(of) == Some(0) => {
             Err(FormatError::EmptyObject { field })
         }
         Storage::Object(fields) => {
-            fields.iter().try_for_each(|field| check(field.name, &field.ty, true))
+            fields.iter().try_for_each(|field| check::<F>(field.static_name(), field.ty(), true))
         }
         Storage::Array(item, layout) => {
-            let size = item.fixed_size();
+            let size = F::fixed_size(item);
             match layout {
                 ArrayLayout::Fixed(0) => return Err(FormatError::EmptyFixedArray { field }),
                 ArrayLayout::Fixed(count) => {
@@ -276,9 +298,9 @@ fn check(field: &'static str, of: &FieldType, nested: bool) -> Result<(), Format
                 }
                 _ => {}
             }
-            check(field, item, true)
+            check::<F>(field, item, true)
         }
-        Storage::Option(item) => check(field, item, true),
+        Storage::Option(item) => check::<F>(field, item, true),
         _ => Ok(()),
     }
 }

@@ -1,14 +1,15 @@
-//! Writes the blocks of a [`Stream`](crate::Stream) of version 6.
+//! Writes the blocks of a stage in version 6.
 
 use alloc::{boxed::Box, vec::Vec};
 
 use crate::{
     content::{ThreadInfo, ThreadSequence, TraceInfo},
+    described::EventType,
     error::FormatError,
     payload::Refusal,
     stream_end::StreamEnd,
-    v6::{self, RowEncoder, SequencePointFlags, metadata},
-    writer::{Definition, IdRules, LeftOut, NumberedType, Row, Writer},
+    v6::{self, RowEncoder, SequencePointFlags},
+    writer::{Definition, IdRules, LeftOut, Row, Writer},
 };
 
 /// NetTrace version 6.
@@ -26,8 +27,8 @@ pub(crate) static V6: Definition = Definition {
     end: StreamEnd::new(&v6::END_OF_STREAM),
     has_stacks_in_rows: false,
     needs_fields: false,
-    converts: |_| false,
     check: |schema| v6::metadata_row(1, schema, &mut Vec::new()),
+    check_type: |of| v6::put_metadata_row(of, &mut Vec::new()),
     writer: |_| Box::new(Blocks { encoder: RowEncoder::new(), threads: 0 }),
 };
 
@@ -52,13 +53,16 @@ impl Writer for Blocks {
 
     fn define(
         &mut self,
-        types: &[NumberedType],
+        types: &[(u32, EventType)],
         _: &mut LeftOut,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
         let mut rows = Vec::new();
-        for ty in types {
-            metadata::numbered_row(ty.metadata_id, ty.event_id, ty.schema, &mut rows)?;
+        for (id, ty) in types {
+            match ty {
+                EventType::Own(schema) => v6::metadata_row(*id, schema, &mut rows)?,
+                EventType::Read(of) => v6::put_metadata_row(of, &mut rows)?,
+            }
         }
         v6::metadata_block(&rows, out)
     }

@@ -7,8 +7,9 @@ use nettrace_event::{
     EventSchema, FieldRole, FieldSchema, FieldType as Type, PayloadEncoder, StrEncoding,
 };
 use nettrace_format::{
-    Format, Row, Stream,
+    Composer, Format, Stage as _, Transcoder,
     content::{Label, RowHeader, SystemTimeParts, TraceInfo},
+    v6::{SequencePointFlags, label_list_row},
 };
 use nettrace_reader::heph::{Options, Reader, SpanPart, verify};
 use proptest::{collection::vec, prelude::*};
@@ -60,15 +61,17 @@ const EPOCH: i64 = 1_700_000_000_000_000_000;
 
 /// A trace that is written row by row.
 struct Trace {
-    stream: Stream,
+    stage: Transcoder,
+    composer: Composer,
     out: Vec<u8>,
     numbers: HashMap<u64, u32>,
 }
 
 impl Trace {
     fn new() -> Self {
+        let stage = Transcoder::copying(Format::Heph, false, 1 << 24);
         let mut trace =
-            Self { stream: Stream::new(Format::Heph), out: Vec::new(), numbers: HashMap::new() };
+            Self { stage, composer: Composer::new(), out: Vec::new(), numbers: HashMap::new() };
         trace.begin(1_000);
         trace
     }
@@ -76,9 +79,10 @@ impl Trace {
     fn begin(&mut self, sync_ticks: u64) {
         self.out.clear();
         self.numbers.clear();
-        self.stream.begin(&info(sync_ticks), &mut self.out).unwrap();
+        self.composer = Composer::new();
+        self.stage.begin(&info(sync_ticks), &mut self.out).unwrap();
         let types: Vec<_> = (1..).zip(&TYPES).collect();
-        self.stream.define(&types, &mut self.out).unwrap();
+        self.stage.define(&types, &mut self.out).unwrap();
     }
 
     /// A row of a thread at a time, which is marked as sorted if no older row comes.
@@ -111,8 +115,19 @@ impl Trace {
             payload_len: payload.len() as u32,
             ..RowHeader::default()
         };
-        let row = Row { header, labels, stack: &[], payload };
-        self.stream.row(&row, true, &mut self.out).unwrap();
+        let (mut list, mut blocks) = (Vec::new(), Vec::new());
+        label_list_row(labels.iter().copied(), &mut list);
+        let labels = self.composer.label_list(&list, &mut blocks).unwrap();
+        let header = RowHeader { labels, ..header };
+        self.composer.row(&header, payload, &mut blocks).unwrap();
+        self.composer.end_blocks(&mut blocks).unwrap();
+        assert_eq!(self.stage.blocks(&blocks, &mut self.out), Ok(0));
+    }
+
+    fn sequence_point(&mut self, timestamp: u64) {
+        let (flags, mut blocks) = (SequencePointFlags::default(), Vec::new());
+        self.composer.sequence_point(timestamp, flags, &[], &mut blocks).unwrap();
+        self.stage.blocks(&blocks, &mut self.out).unwrap();
     }
 
     fn row(&mut self, thread: u64, timestamp: u64, ty: u32, labels: &[Label<'_>]) {
@@ -259,7 +274,7 @@ fn an_end_whose_start_cannot_come_is_a_span_by_its_duration() {
     trace.row(3, 2_200, CHECKOUT[1], &own);
     assert_eq!(trace.packets()[3].at, (900, 1_200));
     // A sequence point says so, too.
-    trace.stream.sequence_point(3_000, &[], &mut trace.out).unwrap();
+    trace.sequence_point(3_000);
     trace.row(3, 3_100, CHECKOUT[1], &own);
     assert_eq!(trace.packets()[4].at, (1_800, 2_100));
     // Nobody waits for the end that came too early, so this start has none.
@@ -307,7 +322,7 @@ fn a_description_names_the_span() {
         fields: &[role("what", TEXT, FieldRole::Description)],
         ..event("query/Start", 1, &[])
     };
-    trace.stream.define(&[(30, &NAMED)], &mut trace.out).unwrap();
+    trace.stage.define(&[(30, &NAMED)], &mut trace.out).unwrap();
     let what = payload(|e| e.str("SELECT", StrEncoding::Utf16));
     trace.row_with((3, 1_100, false), 30, &own, &what);
     trace.row(3, 1_200, QUERY[1], &own);
@@ -391,14 +406,14 @@ fn what_did_not_reach_the_file_is_taken_back() {
     let mut trace = Trace::new();
     let [own, other] = [9, 10].map(|id| labels(id, None));
     trace.row(3, 1_100, CHECKOUT[0], &own);
-    let mark = trace.stream.mark();
+    let mark = trace.stage.mark();
     let (len, numbers) = (trace.out.len(), trace.numbers.clone());
     trace.row(3, 1_200, CHECKOUT[0], &other);
     trace.row(3, 1_300, CHECKOUT[1], &own);
     trace.row(3, 1_400, CHECKOUT[1], &other);
     let whole = trace.packets();
     // The same rows again, into another file.
-    trace.stream.rewind(&mark);
+    trace.stage.rewind(&mark);
     trace.out.truncate(len);
     trace.numbers.clone_from(&numbers);
     trace.row(3, 1_200, CHECKOUT[0], &other);
@@ -406,7 +421,7 @@ fn what_did_not_reach_the_file_is_taken_back() {
     trace.row(3, 1_400, CHECKOUT[1], &other);
     assert_eq!(format!("{whole:?}"), format!("{:?}", trace.packets()));
     // The rows are lost.
-    trace.stream.rewind(&mark);
+    trace.stage.rewind(&mark);
     trace.out.truncate(len);
     trace.numbers = numbers;
     trace.row(3, 1_500, CHECKOUT[1], &other);
@@ -425,7 +440,7 @@ fn open_spans_are_bounded() {
         trace.row(3, 1_000 + id, CHECKOUT[0], &labels(id, None));
         trace.out.clear();
     }
-    let forgotten = trace.stream.left_out().spans;
+    let forgotten = trace.stage.left_out().spans;
     // 32 MiB, and about 280 bytes for each.
     assert!((70_000..95_000).contains(&forgotten), "{forgotten}");
     let mut whole = |id, time| {
@@ -449,7 +464,7 @@ fn open_spans_are_bounded() {
         });
         trace.row_with((3, 1_100, false), CHECKOUT[0], &own, &fields);
         trace.row(3, 1_200, CHECKOUT[1], &own);
-        assert_eq!(trace.stream.left_out().spans, left_out);
+        assert_eq!(trace.stage.left_out().spans, left_out);
     }
     let packets = trace.packets();
     let has_cart = |packet: &&Packet| packet.about.iter().any(|it| it == "cart=u 1");

@@ -28,7 +28,7 @@ fn mapped(
     if result.is_err() {
         assert!(out.is_empty());
     }
-    result.map(|()| out)
+    result.map(|_| out)
 }
 
 #[test]

@@ -385,7 +385,7 @@ fn mapped(
     payload: &[u8],
 ) -> Result<Vec<u8>, Refusal> {
     let mut out = Vec::new();
-    v5::map_payload(version, &schema(1, "E", fields), payload, &mut out).map(|()| out)
+    v5::map_payload(version, &schema(1, "E", fields), payload, &mut out).map(|_| out)
 }
 
 proptest! {
