@@ -54,8 +54,8 @@ impl<T: TraceEvent> AnyEvent for T {
     }
 }
 
-/// [`AnyEvent::encode_into`] for a backend that knows the type of the event. In unoptimised programs
-/// too, a type has one function for both.
+/// [`AnyEvent::encode_into`] for a backend that knows the type of the event. In unoptimised
+/// programs too, a type has one function for both.
 #[inline(always)]
 pub fn encode_in_line<T: TraceEvent>(event: &T, room: &mut [u8], counter: u64) -> Encoded {
     let mut encoder = NetTraceEncoder::new(SliceBuffer::new(room)).at(counter);

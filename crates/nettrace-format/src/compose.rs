@@ -159,8 +159,8 @@ impl Composer {
         Self { has_block_per_thread: true, ..self }
     }
 
-    /// Ends a block of rows where the capture thread changes only if the row is not marked as sorted.
-    /// So the blocks of a source that has rows of several threads in them stay whole.
+    /// Ends a block of rows where the capture thread changes only if the row is not marked as
+    /// sorted. So the blocks of a source that has rows of several threads in them stay whole.
     #[must_use]
     pub fn with_shared_blocks(self) -> Self {
         Self { has_shared_blocks: true, ..self }

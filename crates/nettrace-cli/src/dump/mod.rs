@@ -154,7 +154,7 @@ impl Facts {
 }
 
 /// Whether an event could be shown.
-type ShowOutcome = io::Result<()>;
+pub(crate) type ShowOutcome = io::Result<()>;
 
 /// Shows the events that pass the filters, in the order of time, and writes a summary to standard
 /// error. Frames of stacks have names only if the caller `has_stacks`.

@@ -135,8 +135,8 @@ pub(crate) fn write(
     JoinedEnding(Some(end)).after(original.end_converted())
 }
 
-/// Gives `read` what passes the filters of the trace of a path, which may be a folder, and says what
-/// is wrong with its files.
+/// Gives `read` what passes the filters of the trace of a path, which may be a folder, and says
+/// what is wrong with its files.
 pub(crate) fn read_other(
     path: &PathBuf,
     mut limits: ReadOptions,

@@ -1,9 +1,9 @@
 //! The traces of which something passes the filters.
 //!
-//! A span is judged by all its events, as `nettrace tree` does it, so it is known at its end whether
-//! it passes; and then its trace has begun long before. So a file is read twice: first to learn
-//! which traces are wanted, then for their events. What has no trace id, as in versions 4 and 5,
-//! is of the trace of its outermost span, which has a number here. The second pass counts those
+//! A span is judged by all its events, as `nettrace tree` does it. So it is known at its end
+//! whether it passes, and then its trace has begun long before. So a file is read twice: first to
+//! learn which traces are wanted, then for their events. What has no trace id, as in versions 4 and
+//! 5, is of the trace of its outermost span, which has a number here. The second pass counts those
 //! again, and so in the same way.
 
 use std::{collections::HashSet, io};

@@ -1,7 +1,7 @@
 //! The events of spans that pass filters, when they end: for `tail` with a condition on what is
 //! known only then, such as a duration.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use nettrace_reader::Event;
 use nettrace_views::{
@@ -10,7 +10,7 @@ use nettrace_views::{
 };
 
 use crate::{
-    dump::Facts,
+    dump::{Facts, ShowOutcome},
     excerpt::{Filters, SpanJudge},
     failure::Failure,
     filter::FilterOptions,
@@ -34,7 +34,7 @@ pub(super) fn each(
     limits: ReadOptions,
     options: &FilterOptions,
     out: &mut impl Write,
-    mut show: impl FnMut(&Event<'_>, &EventType, &Payload<'_>, &Facts, &mut Vec<u8>) -> io::Result<()>,
+    mut show: impl FnMut(&Event<'_>, &EventType, &Payload<'_>, &Facts, &mut Vec<u8>) -> ShowOutcome,
 ) -> Result<(), Failure> {
     let mut summary = Summary::start();
     let mut events = limits.options().open(source)?.sorted();

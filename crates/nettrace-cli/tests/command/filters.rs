@@ -56,8 +56,8 @@ fn info(trace: &[u8]) -> Value {
     lines(&["info", "--json", "-"], trace).remove(0)
 }
 
-/// Requests, each with a query that ends after it, and two events that belong to none. The thread has
-/// lost five events at the end.
+/// Requests, each with a query that ends after it, and two events that belong to none. The thread
+/// has lost five events at the end.
 fn requests() -> Vec<u8> {
     let mut events = Vec::new();
     for (trace, at, length) in [(1, 100, 900), (2, 150, 50), (3, 300, 40)] {
