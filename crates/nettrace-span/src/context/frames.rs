@@ -307,7 +307,7 @@ pub(crate) fn close(entered: &Entered) {
     leave_by(entered, Frames::cut_off);
 }
 
-/// [`close`] for a caller that has the scope in registers.
+/// Does what `close` does, for a caller that has the scope in registers.
 #[inline]
 pub fn close_in_line(entered: Entered) {
     leave_by(&entered, Frames::cut_off);
