@@ -114,6 +114,9 @@ pub(crate) enum Failure {
          its traces. Write standard input or the pipe into a file first"
     )]
     FilterNeedsFile,
+    /// A file has other contents in the second pass.
+    #[error("the file was replaced while it was read: try again")]
+    Replaced,
     /// A filter by time for a trace without a tick frequency.
     #[error("the trace does not state how long a tick is: --from and --to cannot be used")]
     NoTimes,
@@ -178,7 +181,8 @@ impl Failure {
             | Self::Unsound(..)
             | Self::Format(_)
             | Self::Recorder(_)
-            | Self::TooMuch(..) => 1,
+            | Self::TooMuch(..)
+            | Self::Replaced => 1,
             Self::Missing(_) | Self::NotRecovered(_) => 3,
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,

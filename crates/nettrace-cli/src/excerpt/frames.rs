@@ -84,10 +84,17 @@ impl Frames {
 
     /// At the end of the first pass, decides on what waits. Returns the traces that pass as a
     /// whole, because none of the spans around is known to last.
-    pub(super) fn end(&mut self, judge: &SpanJudge<Around>) -> Vec<TraceId> {
+    pub(super) fn end(
+        &mut self,
+        judge: &SpanJudge<Around>,
+        passed: &HashSet<TraceId>,
+    ) -> Vec<TraceId> {
         let is_open = |key: &Key| judge.spans.find(*key).is_some_and(|it| judge.spans.is_open(it));
         let mut whole = Vec::new();
         for (trace, all) in std::mem::take(&mut self.waiting) {
+            if passed.contains(&trace) {
+                continue;
+            }
             for ids in all {
                 let frames = ids.iter().take_while(|key| is_open(key)).count();
                 if frames == 0 {

@@ -20,7 +20,7 @@ use std::{
 };
 
 use nettrace_event::keys;
-use nettrace_reader::SortedReader;
+use nettrace_reader::{SortedReader, WallTime};
 
 #[cfg(unix)]
 pub(crate) use self::judge::{Filters, SpanJudge};
@@ -73,26 +73,50 @@ pub(crate) fn open(
 /// Reads a trace once, and begins its excerpt.
 fn begin(
     files: Files,
-    mut limits: ReadOptions,
+    limits: ReadOptions,
     meanwhile: Meanwhile,
     filter: &EventFilter,
 ) -> Result<(Excerpt, Original, Arc<Mutex<ReadEnd>>), Failure> {
     if files.each().iter().any(|path| !path.is_file()) {
         return Err(Failure::FilterNeedsFile);
     }
+    let selection = select(files.clone(), limits, meanwhile, filter)?;
+    read_again(files, limits, meanwhile, filter, selection)
+}
+
+/// Reads a trace once: the first pass.
+fn select(
+    files: Files,
+    mut limits: ReadOptions,
+    meanwhile: Meanwhile,
+    filter: &EventFilter,
+) -> Result<Selection, Failure> {
+    let (trace, _) = merge::open(files, &mut limits, meanwhile, false, Notes::Told)?;
+    let (source, _) = trace.into_nettrace(limits)?;
+    Selection::of(source, limits, filter)
+}
+
+/// Begins the second pass.
+fn read_again(
+    files: Files,
+    mut limits: ReadOptions,
+    meanwhile: Meanwhile,
+    filter: &EventFilter,
+    selection: Selection,
+) -> Result<(Excerpt, Original, Arc<Mutex<ReadEnd>>), Failure> {
     let name = files.name().to_owned();
     let origins = match files.content() {
         // A Heph trace has no name by which it could be recognized.
         Content::One(path) => File::open(path.clone()).ok().map(|file| Origins::of([&file])),
         Content::Several(all) => Some(Origins::of(all.iter().flat_map(|it| &it.files))),
     };
-    let mut once = limits;
-    let (trace, _) = merge::open(files.clone(), &mut once, meanwhile, false, Notes::Told)?;
-    let (source, _) = trace.into_nettrace(once)?;
-    let selection = Selection::of(source, once, filter)?;
     let (trace, ending) = merge::open(files, &mut limits, meanwhile, false, Notes::Silent)?;
     let (source, original) = trace.into_nettrace(limits)?;
     let reader = limits.options().keep_thread_totals(true).open(source)?;
+    // Clocks are aligned by what is in the files, which may grow.
+    if !limits.align_clocks && selection.start != start(reader.trace()) {
+        return Err(Failure::Replaced);
+    }
     let mut key_values = reader.trace().key_values.clone();
     key_values.retain(|(key, _)| key != keys::EXCERPT);
     let excerpt = origins.and_then(|origins| origins.key_value());
@@ -112,6 +136,11 @@ fn begin(
         end: Arc::clone(&end),
     };
     Ok((excerpt, original, end))
+}
+
+/// By what a trace is recognized in the second pass: when it began, in ticks and by the wall clock.
+fn start(trace: &nettrace_reader::Trace) -> (u64, WallTime) {
+    (trace.sync_ticks, trace.sync_time)
 }
 
 /// `nettrace merge` with filters: writes one file.
@@ -173,15 +202,25 @@ impl Excerpt {
             if let Some(error) = end {
                 told.cut(&self.name, &error);
             }
+            // Without damage, a trace that still grows has only more.
+            if told.damaged.is_empty() && self.events_read() < self.selection.events {
+                told.damaged.push((self.name.clone(), Failure::Replaced.to_string()));
+            }
+            told.lack(self.stream.large_events);
             told.notes.push(self.note());
         }
         Ok(true)
     }
 
+    /// How many events the second pass has read.
+    fn events_read(&self) -> u64 {
+        self.stream.events + self.stream.large_events + self.left_out
+    }
+
     /// What the excerpt is of.
     fn note(&self) -> String {
-        let Self { stream, left_out, words, selection, .. } = self;
-        let all = stream.events + stream.large_events + left_out;
+        let Self { stream, words, selection, .. } = self;
+        let all = self.events_read();
         let (events, traces) = (stream.events, selection.count());
         match &selection.nothing {
             Some(why) if events == 0 => why.clone(),
@@ -212,5 +251,54 @@ impl Read for Excerpt {
         buffer[..count].copy_from_slice(&rest[..count]);
         self.read += count;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser as _;
+    use testkit::streams::{Row, Stream};
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Options {
+        #[command(flatten)]
+        filter: EventFilter,
+        #[command(flatten)]
+        limits: ReadOptions,
+    }
+
+    /// A trace that began at a tick, with so many events.
+    fn trace(tick: u64, events: u32) -> Vec<u8> {
+        let rows: Vec<_> = (1..=events).map(|at| Row::new(5, at, tick + u64::from(at))).collect();
+        Stream::at(tick).thread(5).simple_metadata(1).events(&rows).end()
+    }
+
+    /// The first pass says nothing of another trace than the one that it has read.
+    #[test]
+    fn a_file_that_is_replaced_between_the_passes_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.nettrace");
+        let Options { filter, limits } = Options::parse_from(["", "--event", "E1"]);
+        let excerpt = |later: Vec<u8>| {
+            fs::write(&path, trace(1000, 3)).unwrap();
+            let files = Files::find(std::slice::from_ref(&path)).unwrap();
+            let first = select(files.clone(), limits, Meanwhile::Nothing, &filter).unwrap();
+            fs::write(&path, later).unwrap();
+            let (mut excerpt, _, end) =
+                read_again(files, limits, Meanwhile::Nothing, &filter, first)?;
+            io::copy(&mut excerpt, &mut io::sink()).unwrap();
+            JoinedEnding(Some(end)).after(Ok(()))
+        };
+        assert!(excerpt(trace(1000, 3)).is_ok());
+        assert!(excerpt(trace(1000, 4)).is_ok(), "it grows");
+        assert!(matches!(excerpt(trace(2000, 3)), Err(Failure::Replaced)));
+        assert!(matches!(excerpt(trace(1000, 2)), Err(Failure::Cut(1))));
+        let mut cut = trace(1000, 3);
+        cut.truncate(cut.len() - 8);
+        assert!(matches!(excerpt(cut), Err(Failure::Cut(1))));
     }
 }

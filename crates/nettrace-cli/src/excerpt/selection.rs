@@ -9,7 +9,7 @@
 use std::{collections::HashSet, io};
 
 use nettrace_event::trace_context::TraceId;
-use nettrace_reader::{Event, Trace};
+use nettrace_reader::{Event, Trace, WallTime};
 use nettrace_views::{
     model::{Ids, PerType, SpanRef, role_of},
     text::EventType,
@@ -36,6 +36,9 @@ pub(super) struct Selection {
     judge: SpanJudge<u64>,
     /// How many outermost spans without a trace id there were.
     count: u64,
+    /// The trace, and how many events the first pass has read.
+    pub(super) start: (u64, WallTime),
+    pub(super) events: u64,
     /// Why nothing was found.
     pub(super) nothing: Option<String>,
 }
@@ -52,6 +55,7 @@ impl Selection {
             Self::new(options, events.trace(), events.major_version(), limits.definitions())?;
         let mut traced = SpanJudge::new(limits.definitions() / 2);
         while let Ok(Some(event)) = events.next_event() {
+            selection.events += 1;
             selection.learn(&event, &mut traced)?;
             let ids = selection.traces.len() + selection.trees.len() + selection.frames.ids;
             if ids * ID_BYTES > limits.definitions() {
@@ -81,6 +85,8 @@ impl Selection {
             trees: HashSet::new(),
             judge: SpanJudge::new(limit / 2),
             count: 0,
+            start: super::start(trace),
+            events: 0,
             nothing: None,
         })
     }
@@ -136,7 +142,7 @@ impl Selection {
                 self.pass(traced, open);
             }
         }
-        self.traces.extend(self.frames.end(traced));
+        self.traces.extend(self.frames.end(traced, &self.traces));
         while let Some(open) = self.judge.spans.oldest() {
             if self.judge.accepts(&self.filters, open) {
                 self.trees.insert(self.judge.spans[open].kept);

@@ -454,9 +454,19 @@ pub(crate) struct ReadEnd {
     pub(crate) damaged: Vec<(PathBuf, String)>,
     /// What else there is to say of the result.
     pub(crate) notes: Vec<String>,
+    /// How many events the stream that is made of the files cannot hold.
+    pub(crate) large_events: u64,
 }
 
 impl ReadEnd {
+    /// Notes how many events the stream that is made of the files cannot hold.
+    pub(crate) fn lack(&mut self, large_events: u64) {
+        if large_events > 0 {
+            self.large_events += large_events;
+            self.notes.push(format!("left out: {large_events} events that are too large"));
+        }
+    }
+
     /// Notes that the bytes of the files could be read to this error. `name` is that of all files.
     pub(crate) fn cut(&mut self, name: &Path, error: &nettrace_reader::Error) {
         let begins = self.begins.take().unwrap_or_default();
@@ -520,6 +530,7 @@ impl JoinedEnding {
                 Err(Failure::OneOf(path.display().to_string(), within, error))
             }
             Ok(()) if !end.damaged.is_empty() => Err(Failure::Cut(end.damaged.len())),
+            Ok(()) if end.large_events > 0 => Err(Failure::Missing(end.large_events)),
             result => result,
         }
     }

@@ -120,6 +120,7 @@ impl Followed {
         // Each page says what is missing; the terminal has said it once.
         standard_error::be_silent();
         let mut rest = Duration::ZERO;
+        let mut told = None;
         loop {
             pause(self.every.max(rest));
             rest = Duration::ZERO;
@@ -137,8 +138,15 @@ impl Followed {
                 Err(why) => Err(why.clone()),
             };
             match read {
-                Ok((newer, _)) => report = newer,
-                Err(why) => report.note(format!("The trace could not be read again: {why}.")),
+                Ok((newer, _)) => (report, told) = (newer, None),
+                Err(why) => {
+                    // Only the latest reason is true.
+                    let why = format!("The trace could not be read again: {why}.");
+                    if let Some(before) = told.replace(why.clone()) {
+                        report.take_back(&before);
+                    }
+                    report.note(why);
+                }
             }
             self.number += 1;
             if let Ok(bytes) = self.page(&mut report) {

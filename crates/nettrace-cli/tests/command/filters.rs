@@ -422,3 +422,53 @@ fn several_traces_are_filtered_together() {
     let expected = [3_u8, 0xAB].map(|byte| format!("\"{}\"", format!("{byte:02x}").repeat(16)));
     assert_eq!(found, BTreeSet::from(expected), "{}", stderr(&output));
 }
+
+/// An event that version 6 cannot hold is told, also where what is read is made of several files.
+#[test]
+fn events_that_are_too_large_are_told() {
+    let here = place(1, 10, 0);
+    let large = Event { payload: vec![7; 1 << 16], ..event(110, SOLD, here) };
+    let events = vec![event(100, START, here), large, stop(120, here, 20, "ok")];
+    let file = TraceFile::new(&spans::stream(events).end());
+    let out = file.folder.path().join("out");
+    let out = out.to_str().unwrap();
+    let path = file.path.to_str().unwrap();
+    let said = "left out: 1 events that are too large";
+    for args in [
+        &["merge", path, "-o", out, "--force", "--grep", "ok"][..],
+        &["convert", path, out, "--to", "v6", "--force", "--grep", "ok"],
+        &["report", path, "--text", "--grep", "ok"],
+    ] {
+        let output = nettrace(args, b"");
+        assert_eq!(output.status.code(), Some(3), "{args:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output).matches(said).count(), 1, "{args:?}: {}", stderr(&output));
+    }
+    fs::remove_file(out).unwrap();
+    fs::write(file.folder.path().join("other.nettrace"), spans::samples()).unwrap();
+    let folder = file.folder.path().to_str().unwrap();
+    for args in [
+        &["merge", folder, "-o", out, "--force"][..],
+        &["report", folder, "--text"],
+        &["report", folder, "--text", "--event", "*"],
+    ] {
+        let output = nettrace(args, b"");
+        assert_eq!(output.status.code(), Some(3), "{args:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output).matches(said).count(), 1, "{args:?}: {}", stderr(&output));
+    }
+}
+
+/// Once a trace passes, what waits for the end of its outermost span is no trace of its own.
+#[test]
+fn traces_are_counted_once() {
+    let (root, query, unknown) = (place(1, 10, 0), place(1, 11, 10), place(1, 99, 0));
+    let events = vec![
+        event(100, START, root),
+        event(110, PAY_START, query),
+        event(120, PAY_STOP, query),
+        event(130, SOLD, unknown),
+        stop(140, root, 40, "ok"),
+    ];
+    let (_, said) = TraceFile::new(&spans::stream(events).end()).merged(&["--event", "*"]);
+    assert!(said.contains("5 of 5 events, 1 trace"), "{said}");
+    assert!(!said.contains("1 traces") && !said.contains("2 traces"), "{said}");
+}

@@ -119,6 +119,25 @@ fn the_page_follows_its_files() {
     assert_eq!((&data["spans"], data["notes"].as_array().map(Vec::len)), (&1.into(), Some(0)));
 }
 
+/// However often a trace cannot be read, its page says why it cannot now, and nothing else.
+#[test]
+fn only_the_latest_failure_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shop.nettrace");
+    put(&file, trace("shop", 3));
+    let running = serve(&file);
+    for length in [1_usize, 20, 300] {
+        let before = number(&running);
+        put(&file, &trace("shop", 3)[..8 + length.min(10)].repeat(length));
+        let notes = newer(&running, before)["notes"].clone();
+        assert_eq!(notes.as_array().map(Vec::len), Some(1), "{length}: {notes}");
+    }
+    let before = number(&running);
+    put(&file, trace("shop", 4));
+    let data = newer(&running, before);
+    assert_eq!((&data["spans"], data["notes"].as_array().map(Vec::len)), (&4.into(), Some(0)));
+}
+
 #[test]
 fn nothing_is_read_that_nobody_asks_for() {
     let folder = tempfile::tempdir().unwrap();

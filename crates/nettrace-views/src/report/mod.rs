@@ -187,6 +187,11 @@ impl Report {
         self.data.notes.push(sentence.into());
     }
 
+    /// Takes back what [`note`](Self::note) has added.
+    pub fn take_back(&mut self, sentence: &str) {
+        self.data.notes.retain(|it| it != sentence);
+    }
+
     /// Makes the page one that a server replaces while the trace grows: it has a number, says when
     /// it was `made`, and asks the server as often for the number of its page (`HEAD`, header
     /// `ETag`). If that is another one, it loads itself again, where the reader was.
