@@ -75,6 +75,8 @@ struct OpenSpans<'a> {
 }
 
 impl TraceView for OpenSpans<'_> {
+    const IN_ORDER: bool = true;
+
     fn begin(&mut self, trace: &Trace, version: u32) -> Result<(), Failure> {
         let filters = Filters::new(self.question.filter, trace, version)?;
         self.read = Some((filters, Clock::of(trace), version));
@@ -115,7 +117,8 @@ impl TraceView for OpenSpans<'_> {
                 Role::Resume => kept.busy_since = Some(at),
                 Role::Suspend => {
                     let since = kept.busy_since.take().unwrap_or(at);
-                    kept.busy = Some(kept.busy.unwrap_or(0).saturating_add((at - since).max(0)));
+                    let polled = at.saturating_sub(since).max(0);
+                    kept.busy = Some(kept.busy.unwrap_or(0).saturating_add(polled));
                 }
                 Role::Start => {
                     let age = payload.fields.iter().find(|(name, _)| is_late && *name == "age");
@@ -250,7 +253,7 @@ impl OpenSpans<'_> {
             Key::Span(_, id) => id.to_string(),
             Key::Activity(id) => id.to_string(),
         };
-        let busy = kept.busy_since.map(|since| (now - since).max(0));
+        let busy = kept.busy_since.map(|since| now.saturating_sub(since).max(0));
         OpenRow {
             depth,
             trace: kept.ids.trace.map(|id| id.to_string()),
@@ -260,10 +263,11 @@ impl OpenSpans<'_> {
             name: span.name().map(|(_, name)| name.to_owned()),
             began_before: span.record().state == SpanState::Unknown,
             age_ns: self.age(place, now).max(0),
-            busy_ns: busy.map_or(kept.busy, |busy| Some(busy + kept.busy.unwrap_or(0))),
+            busy_ns: busy
+                .map_or(kept.busy, |busy| Some(busy.saturating_add(kept.busy.unwrap_or(0)))),
             thread: kept.thread,
             last_event: kept.last.as_ref().map(|(_, name)| name.clone()),
-            since_last_ns: kept.last.as_ref().map(|(at, _)| (now - at).max(0)),
+            since_last_ns: kept.last.as_ref().map(|(at, _)| now.saturating_sub(*at).max(0)),
             details: kept.details.clone(),
         }
     }
@@ -391,4 +395,74 @@ pub(crate) fn run(
         }
         Ok(out.flush()?)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write as _, os::unix::net::UnixStream, sync::Mutex};
+
+    use clap::Parser as _;
+    use testkit::streams::{EventType, Row, Stream};
+
+    use super::{super::watch, *};
+    use crate::args::{Args, Command};
+
+    /// What is open after a stream with spans 1 and 2: rows with type, thread, time and span.
+    fn open_after(tick: u64, blocks: &[&[(u32, u64, u64, u32)]]) -> OpenNow {
+        let Args { command, limits } = Args::parse_from(["nettrace", "tree", "-p1", "--open"]);
+        let Command::Tree { options, .. } = command else { panic!("{command:?}") };
+        let mut stream = Stream::at(tick);
+        stream.thread(5).thread(6);
+        for (id, name, opcode) in [(1, "payStart", 1), (2, "payStop", 2), (3, "payResume", 7)] {
+            let ty = EventType::new(id, "Shop", id, name);
+            stream.metadata(&ty.optional(&[8, 4, 1, opcode]));
+        }
+        let list = |span| vec![vec![3; 17], vec![4, span, 0, 0, 0, 0, 0, 0, 0]];
+        stream.label_lists(1, &[&list(1), &list(2)]);
+        let mut numbers = [0; 7];
+        for rows in blocks {
+            let row = |(ty, thread, time, span): &(u32, u64, u64, u32)| {
+                let number = &mut numbers[*thread as usize];
+                *number += 1;
+                Row::new(*thread, *number, *time).metadata(*ty).labels(*span)
+            };
+            stream.events(&rows.iter().map(row).collect::<Vec<_>>());
+        }
+        let (source, mut sink) = UnixStream::pair().unwrap();
+        sink.write_all(&stream.end()).unwrap();
+        drop(sink);
+        let question = options.question();
+        let spans = Mutex::new(OpenSpans {
+            question: &question,
+            read: None,
+            judge: SpanJudge::new(MOST_BYTES),
+            types: PerType::default(),
+            latest: 0,
+            given_up: 0,
+            lost: 0,
+        });
+        watch::read(source, limits, &spans).unwrap();
+        let spans = spans.into_inner().unwrap();
+        spans.now()
+    }
+
+    /// A task moves from thread to thread, and a stream has the events of each by themselves.
+    #[test]
+    fn a_span_can_end_on_another_thread() {
+        let first = [(2, 6, 1020, 1), (1, 6, 1025, 2)];
+        let now = open_after(1000, &[&first, &[(1, 5, 1010, 1)]]);
+        let open: Vec<_> = now.spans.iter().map(|row| (&*row.span, row.began_before)).collect();
+        assert_eq!(open, [("0000000000000002", false)]);
+    }
+
+    #[test]
+    fn any_times_are_shown() {
+        let earliest = [(1, 5, 0, 1), (3, 5, 0, 1), (3, 5, 0, 2)];
+        for tick in [0, u64::MAX] {
+            let rows = [(3, 6, u64::MAX, 1)];
+            let now = open_after(tick, &[&earliest, &rows]);
+            assert_eq!(now.spans.len(), 2, "{tick}");
+            assert!(now.spans.iter().all(|row| row.age_ns >= 0), "{tick}");
+        }
+    }
 }

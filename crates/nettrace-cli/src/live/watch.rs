@@ -32,6 +32,10 @@ pub(super) struct WatchOptions<'a> {
 
 /// A view of a trace.
 pub(super) trait TraceView: Send {
+    /// Whether it needs the events in the order of time. A stream has those of each thread by
+    /// themselves, so it can have the end of a span before its start.
+    const IN_ORDER: bool = false;
+
     /// Takes what is known before the first event: the trace, and its major version.
     fn begin(&mut self, _: &Trace, _: u32) -> Result<(), Failure> {
         Ok(())
@@ -40,7 +44,7 @@ pub(super) trait TraceView: Send {
     /// Takes an event.
     fn event(&mut self, event: &Event<'_>);
 
-    /// Takes the counts so far: once for each event, after it.
+    /// Takes the counts so far, after each event.
     fn totals(&mut self, _: &Totals) {}
 }
 
@@ -125,7 +129,7 @@ impl WatchOptions<'_> {
 }
 
 /// Decodes the trace, until it ends.
-fn read<V: TraceView>(
+pub(super) fn read<V: TraceView>(
     source: UnixStream,
     limits: ReadOptions,
     view: &Mutex<V>,
@@ -133,6 +137,15 @@ fn read<V: TraceView>(
     let mut reader: Reader<ConnectionReader> = limits.options().open(ConnectionReader(source))?;
     let version = reader.major_version();
     lock(view).begin(reader.trace(), version)?;
+    if V::IN_ORDER {
+        let mut events = reader.sorted();
+        while let Some(event) = events.next_event()? {
+            lock(view).event(&event);
+            lock(view).totals(events.totals());
+        }
+        lock(view).totals(events.totals());
+        return Ok(());
+    }
     loop {
         match reader.next_event()? {
             Some(event) => lock(view).event(&event),
