@@ -146,17 +146,26 @@ fn begin(process: &mut Process, folder: &Path) -> bool {
             continue;
         }
         process.threads.push(Stepped::stopped(id).unwrap());
-        let flusher = fs::read_dir(&tasks).unwrap().find_map(|task| {
-            let path = task.unwrap().path();
-            let name = fs::read_to_string(path.join("comm")).unwrap();
-            name.starts_with("nettrace-flush")
-                .then(|| path.file_name().unwrap().to_str().unwrap().parse::<i32>().unwrap())
-        });
-        let flusher = flusher.expect("the flusher's thread");
+        // A new thread names itself. On a busy machine it may not have come to that.
+        let flusher = loop {
+            if let Some(flusher) = named(&tasks, "nettrace-flush") {
+                break flusher;
+            }
+            thread::sleep(Duration::from_millis(1));
+        };
         while ptrace::state(flusher) != Some('S') {
             thread::sleep(Duration::from_millis(1));
         }
         process.threads.push(Stepped::seize(flusher).unwrap());
         return true;
     }
+}
+
+/// The id of the thread, among the tasks of a process, whose name begins with `name`.
+fn named(tasks: &str, name: &str) -> Option<i32> {
+    fs::read_dir(tasks).unwrap().find_map(|task| {
+        let path = task.unwrap().path();
+        let is_named = fs::read_to_string(path.join("comm")).unwrap().starts_with(name);
+        is_named.then(|| path.file_name().unwrap().to_str().unwrap().parse().unwrap())
+    })
 }
