@@ -399,7 +399,11 @@ fn tail_shows_whole_spans_when_they_end() {
     assert!(lines[0].contains("> Contoso-Tail/Request ["), "{lines:?}");
     assert!(lines[1].contains("tea is gone"), "{lines:?}");
     assert!(lines[2].contains("< Contoso-Tail/Request [") && lines.len() == 3, "{lines:?}");
-    let arguments = ["tail", "-p", &pid, "--where", "duration>1h", "--duration", "2s"];
+    worker.end();
+    // In another process: in this one the first session may still listen.
+    let mut worker = Worker::start("tail_shows_whole_spans_when_they_end", folder.path());
+    let pid = worker.pid();
+    let arguments = ["tail", "-p", &pid, "--where", "duration>1h", "--duration", "4s"];
     let child = nettrace(folder.path(), &arguments).spawn().unwrap();
     worker.work();
     let output = child.wait_with_output().unwrap();
