@@ -287,10 +287,7 @@ fn what_nobody_describes_is_listed() {
 /// for each. A date that does not exist cannot be converted, which the exit code says.
 #[test]
 fn long_dates_and_shared_data() {
-    let date = |month: i16| {
-        let parts = [2026_i16, month, 6, 21, 9, 39, 11, 5];
-        parts.iter().flat_map(|part| part.to_le_bytes()).collect::<Vec<_>>()
-    };
+    let date = long_date;
     let pair = fields_of(&[("at", vec![16]), ("n", vec![6])]);
     let dates = EventType::new(1, "P", 1, "Dates").field("t", &[16]);
     let dates = dates.field("list", &[&[19, 1][..], &pair].concat()).field("text", &[18]);
@@ -375,6 +372,40 @@ fn pointers_of_unusual_sizes_become_64_bits() {
             assert_eq!(events(&converted, with_stack), before, "{size} bytes, {to}");
             let reader = Reader::new(&*converted).unwrap();
             assert_eq!(reader.trace().pointer_size, if size == 4 { 4 } else { 8 });
+        }
+    }
+}
+
+/// A date of sixteen bytes, in 2026.
+fn long_date(month: i16) -> Vec<u8> {
+    let parts = [2026_i16, month, 6, 21, 9, 39, 11, 5];
+    parts.iter().flat_map(|part| part.to_le_bytes()).collect()
+}
+
+/// Rows of such types are copied as they are, unless they have dates.
+#[test]
+fn long_dates_in_types_that_need_no_conversion() {
+    let ty = EventType::new(1, "P", 1, "Dates").field("t", &[16]).field("n", &[6]);
+    let payload = |month| [&*long_date(month), &[7]].concat();
+    let short = [&134_082_000_000_000_000_u64.to_le_bytes()[..], &[7]].concat();
+    let row = |number, payload: &[u8]| Row::new(1, number, 9 + u64::from(number)).payload(payload);
+    let rows = [1, 2, 3, 4].map(|number| match number {
+        3 => row(number, &short),
+        4 => row(number, &payload(13)),
+        number => row(number, &payload(number as i16)),
+    });
+    let trace = Stream::at(1).thread(1).metadata(&ty).events(&rows).end();
+    for to in ["v5", "v4"] {
+        let output = nettrace(&["convert", "-", "-", "--to", to], &trace);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{to}: {said}");
+        let line = "could not be converted: 1 events whose payload does not fit their type\n";
+        assert!(said.contains(line), "{to}: {said}");
+        let dumped = nettrace(&["dump", "--json", "--show", "payload", "-"], &output.stdout);
+        let text = stdout(&dumped);
+        assert_eq!(text.matches("\"payload_bytes\":9,").count(), 3, "{to}: {text}");
+        for part in ["2026-01-21T09:39:11.005", "2026-02-21T09:39:11.005"] {
+            assert!(text.contains(part), "{to} {part}: {text}");
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ReadType {
     of: Arc<Metadata>,
-    has_dates: bool,
+    pub(super) has_dates: bool,
 }
 
 impl ReadType {

@@ -21,6 +21,8 @@ pub(super) struct Threads {
     renames: bool,
     ids: ThreadIds,
     known: BTreeMap<u64, KnownThread>,
+    /// Whether any of them has a name as a subject.
+    names_subjects: bool,
     pub(super) counts: Counts,
     /// Threads whose last rows were refused, so that their numbers do not show in a later row.
     behind: BTreeMap<u64, Behind>,
@@ -79,6 +81,7 @@ impl Threads {
             renames,
             ids: ThreadIds::new(format),
             known: BTreeMap::new(),
+            names_subjects: false,
             counts: Counts::default(),
             behind: BTreeMap::new(),
             log: Vec::new(),
@@ -185,6 +188,7 @@ impl Threads {
         }
         if !known.state.is_named {
             let before = core::mem::replace(&mut known.state.is_named, true);
+            self.names_subjects = true;
             output.subject(os_id, known.thread.name.as_deref());
             let state = ThreadState { is_named: before, ..known.state };
             self.log(Change::Thread(index, state));
@@ -245,7 +249,10 @@ impl Threads {
 
     /// Notes what a sequence point ends: names of subjects, too.
     pub(super) fn end_tables(&mut self, tables: [Table; 2]) {
-        self.known.values_mut().for_each(|known| known.state.is_named = false);
+        // Without names, a point costs no more for the threads that it does not mention.
+        if core::mem::take(&mut self.names_subjects) {
+            self.known.values_mut().for_each(|known| known.state.is_named = false);
+        }
         self.log(Change::Tables(Box::new(tables)));
     }
 

@@ -88,6 +88,8 @@ pub struct Transcoder {
     has_stacks_in_rows: bool,
     /// The types of a copy, by the metadata ids of rows.
     read_types: Vec<Option<ReadType>>,
+    /// Whether one of these has dates. Rows may then not be copied as they were recorded.
+    reads_dates: bool,
     threads: Threads,
     label_lists: Table,
     stacks: Table,
@@ -171,6 +173,7 @@ impl Transcoder {
             has_own_rows: definition.thread_ids.are_os_ids,
             has_stacks_in_rows: definition.has_stacks_in_rows,
             read_types: Vec::new(),
+            reads_dates: false,
             threads: Threads::new(format, renames),
             label_lists: Table::new(most_bytes),
             stacks: Table::new(most_bytes),
@@ -221,7 +224,9 @@ impl Transcoder {
             if self.read_types.len() <= at {
                 self.read_types.resize_with(at + 1, || None);
             }
-            self.read_types[at] = Some(ReadType::new(ty));
+            let ty = ReadType::new(ty);
+            self.reads_dates |= ty.has_dates;
+            self.read_types[at] = Some(ty);
         }
         Ok(())
     }
@@ -324,7 +329,8 @@ impl Transcoder {
         let mut rows = Rows::new(block.body)?;
         let Some((first, payload)) = rows.next_row()? else { return Ok(0) };
         let id = self.threads.recorder(first.capture_thread, &mut self.output, out)?;
-        if !redacts && self.output.writer.takes_rows_as_recorded(id, first.sequence) {
+        let may_copy = !redacts && !self.reads_dates;
+        if may_copy && self.output.writer.takes_rows_as_recorded(id, first.sequence) {
             if let Some((last_ts, more)) = plain_rows(&rows) {
                 return self.copy(&first, id, payload, (rows.rest(), more, last_ts), out);
             }
@@ -430,6 +436,7 @@ impl Stage for Transcoder {
         self.untold += self.threads.begin();
         drop([self.label_lists.take(), self.stacks.take()]);
         self.read_types.clear();
+        self.reads_dates = false;
         (self.pointer_size, self.last_ts) = (info.pointer_size, info.sync_ticks);
         // Only version 6 has a place for what a session itself says of its streams.
         let own: &[_] = if self.renames { &[keys::RECORDING, keys::FILE] } else { &[] };
