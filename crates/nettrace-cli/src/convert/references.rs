@@ -5,13 +5,15 @@ use std::collections::HashSet;
 
 use nettrace_event::guid;
 use nettrace_format::{Composer, FormatError, content, v6::label_list_row};
-use nettrace_reader::{Header, Label, LabelLists, Stack};
+use nettrace_reader::{Event, Header, Label, LabelLists, Stack};
 
 /// The stacks and label lists that rows may refer to.
 #[derive(Debug, Default)]
 pub(super) struct References {
     /// Stacks that were left out.
     no_stacks: HashSet<u32>,
+    /// Label lists that are defined with what their source leaves out.
+    whole_lists: HashSet<u32>,
     /// The last activity ids of a source of version 4 or 5, and their label list.
     activities: Option<([[u8; 16]; 2], u32)>,
 }
@@ -57,6 +59,33 @@ impl References {
             composer.label_list_with_id(id, &row, out)?;
         }
         Ok(())
+    }
+
+    /// Notes that the source defines label lists, which may replace others.
+    pub(super) fn replace_lists(&mut self, lists: LabelLists<'_>) {
+        lists.for_each(|(id, _)| _ = self.whole_lists.remove(&id));
+    }
+
+    /// The label list of a row of version 6, with the ids of its trace and span: a list of version
+    /// 6 can leave them out, because its readers find them by the activity ids.
+    pub(super) fn whole_list(
+        &mut self,
+        event: &Event<'_>,
+        composer: &mut Composer,
+        out: &mut Vec<u8>,
+    ) -> Result<u32, FormatError> {
+        let id = event.header.label_list;
+        if id == 0 || self.whole_lists.contains(&id) {
+            return Ok(id);
+        }
+        let mut row = Vec::new();
+        label_list_row(event.labels().iter().map(|label| label.borrowed()), &mut row);
+        // The source does not define it. The stage counts that.
+        if !row.is_empty() {
+            composer.label_list_with_id(id, &row, out)?;
+            self.whole_lists.insert(id);
+        }
+        Ok(id)
     }
 
     /// The label list of the two activity ids that a row of version 4 or 5 has; 0 if both are zero.

@@ -132,7 +132,7 @@ impl ToFormat {
         }
         let labels = match self.is_from_older {
             true => self.references.activities(header, &mut self.composer, &mut self.blocks)?,
-            false => header.label_list,
+            false => self.references.whole_list(event, &mut self.composer, &mut self.blocks)?,
         };
         let row = RowHeader {
             metadata_id: known.id,
@@ -351,14 +351,7 @@ impl Rewriter for ToFormat {
                 let Self { references, composer, blocks, .. } = self;
                 self.left_out.stacks += references.stacks(&stacks, composer, blocks)?;
             }
-            Item::LabelLists(lists) => {
-                References::label_lists(
-                    lists,
-                    |label| label,
-                    &mut self.composer,
-                    &mut self.blocks,
-                )?;
-            }
+            Item::LabelLists(lists) => self.references.replace_lists(lists),
             Item::SequencePoint(point) => self.sequence_point(point)?,
             _ => {}
         }

@@ -9,7 +9,11 @@ use nettrace_format::{
     v6,
 };
 use nettrace_reader::heph::{Reader, SpanPart, Value};
-use testkit::{activities, effort, reference::dotnet_traces};
+use testkit::{
+    activities, effort,
+    reference::dotnet_traces,
+    streams::{Row, Stream},
+};
 
 use crate::{
     convert_support::{convert, left_out},
@@ -274,4 +278,39 @@ fn activities_of_dotnet_are_spans() {
         count += spans;
     }
     assert!(count >= 15 || dotnet_traces().is_empty(), "{count}");
+}
+
+/// Lists of version 6 can leave out the ids of span and trace, which only its readers find.
+#[test]
+fn ids_that_label_lists_leave_out() {
+    let id = |kind: u8, span: u8| {
+        [&[kind, 0xF0, 0, 0, 0, 0, 0xF0, span, 0, 0, 0, 0, 0][..], &[1, 2, 3, 4]].concat()
+    };
+    let root = [id(1, 1), [&[3][..], &[0xAB; 16]].concat()];
+    let lists = |stream: &mut Stream, child| {
+        stream.label_lists(1, &[&root, &[id(1, child), id(2, 1)]]);
+    };
+    let mut stream = Stream::new();
+    stream.thread(5).simple_metadata(1);
+    let row = |number, list| Row::new(5, number, 1000 + u64::from(number)).labels(list);
+    lists(&mut stream, 2);
+    stream.events(&[row(1, 1), row(2, 2), row(3, 1), row(4, 2)]);
+    // The same list id, for another span.
+    lists(&mut stream, 3);
+    stream.events(&[row(5, 2)]).sequence_point(1006, 0, &[(5, 5)]);
+    lists(&mut stream, 4);
+    let trace = stream.events(&[row(6, 2)]).end();
+    let ids = |trace: &[u8]| {
+        let dumped = run(&["dump", "--json"], trace).1;
+        let labels = dumped.lines().map(|line| strict_json(line)["labels"].clone());
+        labels.map(|of| (of["TraceId"].clone(), of["SpanId"].clone())).collect::<Vec<_>>()
+    };
+    let found = ids(&trace);
+    assert!(found.iter().all(|(trace, _)| trace == &"ab".repeat(16)), "{found:?}");
+    let spans: Vec<_> = found.iter().map(|(_, span)| span.as_str().unwrap()).collect();
+    assert_eq!(spans, [1, 2, 1, 2, 3, 4].map(|span| format!("{span:016x}")));
+    assert_eq!(ids(&convert(&trace, "heph").0), found);
+    // Version 5 has no trace ids: that of each event is told.
+    let said = convert(&trace, "v5").1;
+    assert!(said.contains(": 6 labels of events\n"), "{said}");
 }
