@@ -339,7 +339,8 @@
         ["Highest rate" + unit, "n"]], rows),
       el("details", {}, el("summary", {}, "Events in each interval"), table(
         "Events in each interval", [["From", "row"], ["Events", "n"]],
-        xs.map((_, i) => [time(first_ns + i * interval_ns),
+        // The first interval begins at a round number, before the first event.
+        xs.map((_, i) => [time(Math.max(first_ns + i * interval_ns, data.first.since_start_ns)),
           cell(all.reduce((sum, line) => sum + line.counts[i], 0))]))));
   }
 
@@ -381,7 +382,7 @@
           Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** (i + 2))).flat()),
         values: round })],
         series: [{}, { label: "Spans", stroke: colour("--c0"), fill: colour("--c0") + "b0",
-          paths: uPlot.paths.bars({ size: [0.92, 60] }), points: { show: false } }],
+          paths: uPlot.paths.bars({ size: [0.98, Infinity] }), points: { show: false } }],
         hooks: { draw: [(u) => {
           const { ctx, bbox } = u;
           ctx.save();
@@ -418,13 +419,14 @@
     const hasPolls = data.latencies.some((it) => it.longest_poll_ns !== null);
     const hasServices = data.latencies.some((it) => it.service !== data.latencies[0].service);
     const shown = (_, i) => (i !== 10 || hasPolls) && (i !== 11 || hasServices);
+    const known = (latency, nanos) => (latency.count > 0 ? cell(nanos, time) : "");
     const rows = data.latencies.map((latency, i) => [
       [el("button", { type: "button", class: "link", title: "Show the histogram",
         onclick: () => { select.value = i; draw(it); node.scrollIntoView({ block: "center" }); },
       }, words(latency.name)), el("small", {}, visible(latency.provider))],
-      cell(latency.count), cell(latency.p50_ns, time), cell(latency.p90_ns, time),
-      cell(latency.p99_ns, time), cell(latency.max_ns, time), cell(latency.total_ns, time),
-      cell(latency.own_ns, time),
+      cell(latency.count), known(latency, latency.p50_ns), known(latency, latency.p90_ns),
+      known(latency, latency.p99_ns), known(latency, latency.max_ns),
+      known(latency, latency.total_ns), known(latency, latency.own_ns),
       latency.busy_ns !== null ? cell(latency.busy_ns, time) : "",
       latency.polls !== null ? cell(latency.polls) : "",
       latency.longest_poll_ns !== null ? cell(latency.longest_poll_ns, time) : "",
