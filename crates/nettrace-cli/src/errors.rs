@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::{
     failure::Failure, files::SourceFiles, filter::EventFilter, heph::Original,
-    read_options::ReadOptions, report, source::Source, standard_error::say,
+    read_options::ReadOptions, report, source::Source, spelling::LevelBound, standard_error::say,
 };
 
 /// Options of `errors`.
@@ -14,7 +14,7 @@ pub(crate) struct ErrorsOptions {
     #[arg(long)]
     json: bool,
     /// The most groups that are shown; the trace has at most 500 [default: 30, or all as JSON]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", aliases = ["top", "head", "limit"])]
     most: Option<usize>,
     /// Tell spans apart by the values of this field, as report --by does
     #[arg(long, value_name = "FIELD")]
@@ -34,6 +34,7 @@ impl ErrorsOptions {
 
 /// The level of those that are shown, unless another one is asked for.
 const WARNING: u8 = 3;
+const ERROR: u8 = 2;
 
 /// How many groups are shown as text.
 const MOST: usize = 30;
@@ -58,8 +59,13 @@ pub(crate) fn run(
     }
     if shown.is_empty() {
         let events = totals.events;
+        let bound = options.filter.level;
+        let bound = bound.unwrap_or(LevelBound { most: WARNING, has_trace: true });
+        // A span that failed is an error.
+        let failed = if level < ERROR { "" } else { ", and no span failed" };
         say(Some(format_args!(
-            "nothing was shown: of {events} events, none is so severe, and no span failed"
+            "nothing was shown: of {events} events, none has level {bound} or a more severe \
+             one{failed}"
         )))?;
     }
     out.write_all(&shown)?;

@@ -83,9 +83,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// What a page shows.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Content {
-    /// How many of the slowest trees of spans the page shows
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    slow: usize,
+    /// How many of the slowest trees of spans are shown [default: 20, or 5 as text]
+    #[arg(long, value_name = "N")]
+    slow: Option<usize>,
     /// Tell spans apart by the values of this field: status, customer. Otherwise, and for types
     /// without it, it is the one that a type marks as its dimension: the route of a request
     #[arg(long, value_name = "FIELD")]
@@ -100,7 +100,7 @@ pub(crate) struct Content {
 impl Content {
     /// What a report has whose trees are not shown.
     pub(crate) fn without_trees(by: Option<String>) -> Self {
-        Self { slow: 0, by, title: None, filter: EventFilter::default() }
+        Self { slow: Some(0), by, title: None, filter: EventFilter::default() }
     }
 }
 
@@ -114,7 +114,9 @@ pub(crate) fn run(
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
     if options.text {
-        let (report, _) = read(trace, limits, about, &options.content)?;
+        let slow = options.content.slow.or(Some(5));
+        let content = Content { slow, ..options.content.clone() };
+        let (report, _) = read(trace, limits, about, &content)?;
         report.write_text(stdout)?;
         return end(report);
     }
@@ -154,7 +156,7 @@ pub(crate) fn read(
         _ => "standard input".into(),
     };
     let title = content.title.clone().unwrap_or_else(name);
-    let mut wanted = report::Options::new(title).slowest(content.slow);
+    let mut wanted = report::Options::new(title).slowest(content.slow.unwrap_or(20));
     if let Some(field) = &content.by {
         wanted = wanted.by(field);
     }

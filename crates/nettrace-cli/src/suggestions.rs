@@ -12,6 +12,15 @@ pub(crate) fn hint(found: Option<&str>) -> String {
     found.map_or_else(String::new, |name| format!(" (is `{}` meant?)", OneLine(name)))
 }
 
+/// Some of the names that there are, as a list.
+pub(crate) fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    const MOST: usize = 10;
+
+    let more = if names.len() > MOST { " and others" } else { "" };
+    let names: Vec<_> = names.take(MOST).map(|name| OneLine(name).to_string()).collect();
+    names.join(", ") + more
+}
+
 /// A message if the field by which an option tells spans apart is one of no event, or of none that
 /// `tells` them. `tellers` says which those are.
 pub(crate) fn unknown_field(

@@ -63,6 +63,7 @@ fn lock_across_await() {
 fn n_plus_one() {
     let Some(trace) = trace("n_plus_one", Problem::NPlusOne) else { return };
     let shown = ask(&["tree", "-", "--slow", "1"], &trace);
+    assert!(line(&shown, ", trace ").contains(" of it in 60 × Shop/query_customer"), "{shown}");
     let queries = line(&shown, "60 × Shop/query_customer, ");
     assert!(queries.ends_with(", one after another"), "{shown}");
 }

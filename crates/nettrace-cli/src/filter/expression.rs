@@ -61,6 +61,11 @@ impl<'a> Expression<'a> {
             return fail(at, "nothing is less or greater than NaN");
         }
         let is_duration = field == SPAN_FACTS[0] && !is_text;
+        let bare = value.trim();
+        if is_duration && bare.parse::<f64>().is_ok_and(|number| number != 0.0) {
+            let what = format!("{bare} has no unit: {bare}ms, {bare}us, …?");
+            return fail(at, &format!("{what} The units are {UNITS}"));
+        }
         let unit = value.trim_start_matches(|c: char| "+-._".contains(c) || c.is_ascii_digit());
         let unit = unit.trim_start();
         let has_unit = unit.len() < value.len() && !unit.is_empty();
@@ -117,6 +122,8 @@ mod tests {
             ("a>NaN", 3, "nothing is less or greater than NaN"),
             ("duration>5mss", 11, "`mss` is no unit of time; the units are ns, "),
             ("duration = 5 x", 14, "`x` is no unit of time"),
+            ("duration>140", 10, "140 has no unit: 140ms, 140us, …? The units are ns, us"),
+            ("duration!=1.5", 11, "1.5 has no unit"),
             ("duration>long", 10, "write a duration as 5ms"),
             ("duration=", 10, "write a duration as 5ms"),
             ("size>5kb", 7, "`kb` is no unit of time"),
@@ -140,7 +147,7 @@ mod tests {
             "TraceId>5ab",
             "name>5",
             "a>text",
-            "duration>5",
+            "duration>0",
             "duration~5m",
             "duration!=1.5 ms",
             "n>1e9",

@@ -20,7 +20,7 @@ use nettrace_views::{
 
 use crate::{
     failure::Failure,
-    spelling::{self, LevelBound, OneLine},
+    spelling::{self, LevelBound},
     suggestions,
 };
 
@@ -119,8 +119,7 @@ struct FilterStage {
     is_field_known: bool,
 }
 
-/// The number of values listed that did not pass, and remembered to know which one was meant.
-const OTHERS: usize = 10;
+/// How many values that did not pass are remembered, to know which one was meant.
 const MOST_OTHERS: usize = 1000;
 
 impl Filter {
@@ -402,11 +401,7 @@ impl FilterStage {
 
     /// The values that did not pass, as a list.
     fn list_others(&self) -> String {
-        let mut text = list(self.others.iter().take(OTHERS).map(OneLine));
-        if self.others.len() > OTHERS {
-            text.push_str(" and others");
-        }
-        text
+        suggestions::some_of(self.others.iter().map(|it| &**it))
     }
 }
 

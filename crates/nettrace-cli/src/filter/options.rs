@@ -59,10 +59,9 @@ pub(crate) struct EventFilter {
     pub(crate) level: Option<LevelBound>,
     /// Only events with this value in a field or label. Other operators are != < <= > >= and ~
     /// (contains the text VALUE). a.b is field b of object a. For an array, one element is enough.
-    /// FIELD=none finds an option without a value. A duration is written with its unit (5ms),
-    /// otherwise it counts nanoseconds. A time is written as 2026-01-31T23:59:59.5Z. provider,
-    /// event and process stand for those of the event, unless a field is called so. If repeated,
-    /// all conditions must hold
+    /// FIELD=none finds an option without a value. A duration is written with its unit: 5ms. A
+    /// time is written as 2026-01-31T23:59:59.5Z. provider, event and process stand for those of
+    /// the event, unless a field is called so. If repeated, all conditions must hold
     #[arg(long = "where", value_name = "FIELD=VALUE")]
     pub(super) conditions: Vec<Condition>,
     /// Only events whose name, message, fields or labels contain this text, as they are shown.
@@ -72,6 +71,11 @@ pub(crate) struct EventFilter {
 }
 
 impl EventFilter {
+    /// Whether a condition is on this field.
+    pub(crate) fn asks_for(&self, field: &str) -> bool {
+        self.conditions.iter().any(|condition| condition.field() == field)
+    }
+
     /// Whether a condition is on what is known of a span at its end.
     #[cfg(unix)]
     pub(crate) fn asks_of_spans(&self) -> bool {

@@ -40,7 +40,7 @@ pub(super) fn write(
         add(out, "follows_from", &key.as_ref().map(id_text))?;
         add(out, "follows_from_trace", &span.trace.map(|id| id.to_string()))?;
     }
-    if let Some(Extent { nanos, longest }) = trees.extent(root) {
+    if let Some(Extent { nanos, longest, .. }) = trees.extent(root) {
         add(out, "extent_ns", &nanos)?;
         let longest = longest.and_then(|node| node.key);
         add(out, "longest", &longest.as_ref().map(id_text))?;

@@ -26,16 +26,18 @@ pub(crate) use self::short::ShortDuration;
 
 use std::{
     borrow::Cow,
+    collections::BTreeSet,
     io::{self, Write},
     str::FromStr,
 };
 
 use nettrace_event::{keys, trace_context::TraceId};
+use nettrace_format::spelling::nearest;
 use nettrace_reader::{Event, Label, SortedReader, Value};
 use nettrace_views::{
     model::{
-        EndFields, Ids, Key, PerType, Role, SpanEdge, SpanState, place, role_of, span_name,
-        span_of_record,
+        EndFields, Ids, Key, PerType, Role, SpanEdge, SpanRef, SpanState, place, role_of,
+        span_name, span_of_record,
     },
     text::{Detail, EventLook, EventType, Payload},
 };
@@ -50,8 +52,9 @@ use crate::{
     read_options::ReadOptions,
     seconds::Seconds,
     source::Source,
-    spelling,
+    spelling::{self, OneLine},
     standard_error::say,
+    suggestions,
     tree::{
         choice::{Choice, Ranking},
         forest::{Edge, Flow, Forest, Span, Step},
@@ -69,8 +72,8 @@ pub(crate) struct TreeOptions {
     /// Only the trees of this trace: its 32 hexadecimal digits, as in the header traceparent
     #[arg(long, value_name = "ID", value_parser = trace_id)]
     trace: Option<TraceId>,
-    /// Only the N slowest trees, and the first N of those that are cut
-    #[arg(long, value_name = "N")]
+    /// Only the N slowest trees, and the first N of those that are cut. With --open the N oldest
+    #[arg(long, value_name = "N", aliases = ["top", "head", "limit"])]
     slow: Option<usize>,
     /// Rank the spans with this name, or NAME*, each with what is below it: by their durations,
     /// unless --own or --busy is given. PROVIDER/NAME is a name, too
@@ -83,8 +86,9 @@ pub(crate) struct TreeOptions {
     #[arg(long)]
     busy: bool,
     /// Only spans without an end, and those around them, the oldest first: what was under way at
-    /// the end of the trace, each with its last event
-    #[arg(long, conflicts_with_all = ["slow", "span", "own", "busy"])]
+    /// the end of the trace, each with its last event. As text three trees of each name, unless
+    /// --slow or more than 1000 --lines are given
+    #[arg(long, conflicts_with_all = ["span", "own", "busy"])]
     open: bool,
     /// Show each of many equal children. Otherwise five or more of one name and outcome are one
     /// line, behind which the longest is shown if anything is inside of it
@@ -116,6 +120,9 @@ pub(crate) struct TreeOptions {
     #[command(flatten)]
     filter: EventFilter,
 }
+
+/// How many lines are shown unless --lines says it.
+const USUAL_LINES: usize = 1000;
 
 /// How many lines are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +206,10 @@ fn show(
 ) -> Result<[usize; 2], Failure> {
     let most = options.slow.unwrap_or(usize::MAX);
     let units = trees.units.iter().map(|unit| unit.at).take(most);
-    let cut = &trees.cut[..trees.cut.len().min(most)];
+    let cut = match options.wants_examples() {
+        true => trees.open_examples(),
+        false => trees.cut[..trees.cut.len().min(most)].to_vec(),
+    };
     let counts = [units.len(), cut.len()];
     if options.json {
         let mut all = units.chain(cut.iter().copied());
@@ -224,18 +234,21 @@ fn show(
     }
     if !cut.is_empty() && !room.is_full() {
         match options.open {
-            true => text::write_open(forest, trees, cut, out)?,
+            true => text::write_open(forest, trees, &trees.cut, out)?,
             false => text::write_cut(trees.cut.len(), cut.len(), out)?,
         }
     }
-    for root in cut {
+    for root in &cut {
         if room.is_full() {
             break;
         }
         text::write(forest, trees, *root, facts, (look, &mut room), out)?;
         shown[1] += 1;
     }
-    let left_out = counts[0] + counts[1] - shown[0] - shown[1];
+    let mut left_out = counts[0] + counts[1] - shown[0] - shown[1];
+    if options.wants_examples() {
+        left_out += trees.cut.len() - cut.len();
+    }
     room.write_left_out(left_out, out)?;
     Ok(shown)
 }
@@ -374,11 +387,7 @@ impl Reading<'_> {
         }
         let Self { events, other_traces, options, .. } = self;
         if !spans.is_empty() && forest.choice.is_picky() {
-            let why = forest.choice.report(&options.filter);
-            let why = why.unwrap_or_else(|| {
-                format!("no span was shown: of {} spans, none is what was asked for", spans.len())
-            });
-            return say(Some(why));
+            return say(Some(self.why_none(&spans)));
         }
         match options.trace {
             Some(_) if self.version < 6 => {
@@ -412,7 +421,9 @@ impl TreeOptions {
         };
         // Each tree has two lines at least.
         let lines = Some(self.lines.0 / 2).filter(|_| !self.json && self.lines.0 < usize::MAX);
-        let most = [self.slow, lines].into_iter().flatten().min();
+        // What is open makes no room, so none of that is left out here.
+        let slow = self.slow.filter(|_| !self.open);
+        let most = [slow, lines].into_iter().flatten().min();
         let filter = match self.filter.is_given() {
             true => Some(Filter::new(&self.filter, facts.clock)?),
             false => None,
@@ -421,6 +432,11 @@ impl TreeOptions {
             return Err(Failure::TooManyConditions);
         }
         Ok(Choice { filter, span: self.span.clone(), ranking, most, is_open: self.open })
+    }
+
+    /// Whether only some of many equal trees with open spans are shown.
+    fn wants_examples(&self) -> bool {
+        self.open && !self.json && self.slow.is_none() && self.lines.0 <= USUAL_LINES
     }
 
     fn detail(&self) -> Detail {
@@ -448,6 +464,44 @@ impl TreeOptions {
             true => Ok(crate::dump::json(event, ty, payload, facts, &[], true)?),
             false => text::event(event, place, ty, payload, self.event_look()),
         }
+    }
+}
+
+impl Reading<'_> {
+    /// Why none of these spans was shown.
+    fn why_none(&self, spans: &[SpanRef]) -> String {
+        let Self { forest, options, .. } = self;
+        let choice = &forest.choice;
+        let count = spans.len();
+        if let Some(name) = choice.span.as_ref().map(Pattern::to_string) {
+            let is_known = forest.types.iter().any(|ty| choice.ranks(&ty.provider, &ty.name));
+            if !is_known {
+                let names: BTreeSet<_> = forest.types.iter().map(|ty| &*ty.name).collect();
+                let hint = suggestions::hint(nearest(&name, names.iter().copied()));
+                let names = suggestions::some_of(names.iter().copied());
+                return format!(
+                    "no span was shown: of {count} spans, none is called {}{hint}; there are \
+                     {names}",
+                    OneLine(&name)
+                );
+            }
+        }
+        let records = || spans.iter().map(|at| &forest.spans[*at].record);
+        if choice.is_open && !records().any(|record| record.state == SpanState::Started) {
+            return format!("no span was shown: all {count} spans have ended");
+        }
+        let mut why = choice.report(&options.filter).unwrap_or_else(|| {
+            format!("no span was shown: of {count} spans, none is what was asked for")
+        });
+        if options.filter.asks_for("outcome") {
+            let outcomes: BTreeSet<_> =
+                records().filter_map(|record| record.outcome.as_deref()).collect();
+            if !outcomes.is_empty() {
+                why.push_str("; the outcomes are ");
+                why.push_str(&suggestions::some_of(outcomes.iter().copied()));
+            }
+        }
+        why
     }
 }
 

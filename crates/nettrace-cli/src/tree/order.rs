@@ -10,7 +10,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use nettrace_views::model::{Key, OwnTime, SpanRef, SpanState};
+use nettrace_views::model::{Key, MostTime, OwnTime, SpanRef, SpanState, Worked};
 
 use crate::tree::{
     choice::Ranking,
@@ -65,6 +65,9 @@ pub(super) struct Extent<'a> {
     pub(super) nanos: i64,
     /// The span with the most time of its own, if it is not the first.
     pub(super) longest: Option<Node<'a>>,
+    /// The span, or the first of equal siblings, with most of the time, if it is not the first of
+    /// all; how many there are, and their own time.
+    pub(super) most: Option<(Node<'a>, usize, i64)>,
 }
 
 /// A span on its way to the output.
@@ -157,6 +160,32 @@ impl<'a> Trees<'a> {
         trees.units.sort_by_key(|unit| (Reverse(unit.rank), spans[unit.at].record.first()));
         trees.cut.sort_by_key(|at| spans[*at].record.first());
         trees
+    }
+
+    /// The oldest trees with open spans, so that there are a few of each name.
+    pub(super) fn open_examples(&self) -> Vec<SpanRef> {
+        /// How many trees there are with open spans of one name.
+        const MOST: usize = 3;
+
+        let mut counts = HashMap::<_, usize>::new();
+        let mut is_example = |root: &SpanRef| {
+            let mut names = HashSet::new();
+            let mut next = vec![*root];
+            while let Some(at) = next.pop() {
+                let span = &self.forest.spans[at];
+                if span.record.state == SpanState::Started {
+                    names.insert(span.ty);
+                }
+                next.extend(&self.children[at.slot()]);
+            }
+            let is_new = |name| counts.get(name).is_none_or(|count| *count < MOST);
+            let is_example = names.iter().any(is_new);
+            if is_example {
+                names.into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
+            }
+            is_example
+        };
+        self.cut.iter().copied().filter(|root| is_example(root)).collect()
     }
 
     /// Whole trees, and those below frames.
@@ -267,18 +296,26 @@ impl<'a> Trees<'a> {
         let is_ranked = choice.ranking == Ranking::Extent && !choice.is_open;
         let duration = self.forest.spans[root].record.duration().filter(|_| is_ranked)?;
         let mut longest = (self.own(root).unwrap_or(0), root);
-        let mut next = self.children[root.slot()].clone();
-        while let Some(at) = next.pop() {
+        let (mut spans, mut places) = (Vec::new(), Vec::new());
+        let mut next = vec![(None, root)];
+        while let Some((parent, at)) = next.pop() {
             let own = self.own(at).unwrap_or(0);
             let first = |at: SpanRef| Reverse(self.forest.spans[at].record.first());
             if (own, first(at)) > (longest.0, first(longest.1)) {
                 longest = (own, at);
             }
-            next.extend(&self.children[at.slot()]);
+            let Span { ty, place, record, .. } = &self.forest.spans[at];
+            let siblings = (parent, *ty, *place, &record.outcome, record.process);
+            let times = (record.first(), record.end.unwrap_or(i64::MAX));
+            spans.push(Worked { siblings, own, times });
+            places.push(at);
+            next.extend(self.children[at.slot()].iter().map(|child| (Some(at), *child)));
         }
         let nanos = self.nanos(root).max(duration);
         let longest = (longest.1 != root).then(|| self.node(longest.1, 0));
-        Some(Extent { nanos, longest })
+        let most = MostTime::of(nanos, &spans).filter(|most| most.at > 0);
+        let most = most.map(|most| (self.node(places[most.at], 0), most.count, most.own));
+        Some(Extent { nanos, longest, most })
     }
 
     /// Whether a span has a parent in the trace.

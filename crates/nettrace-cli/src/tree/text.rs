@@ -21,6 +21,7 @@ use crate::{
     seconds::Seconds,
     spelling::{FullName, OneLine},
     tree::{
+        choice::Ranking,
         fold::{self, FEW, Group, Item},
         forest::{Forest, Span},
         id_text,
@@ -105,6 +106,8 @@ pub(super) fn write(
         trees,
         facts,
         look,
+        ranked: (!forest.choice.has_filter() && forest.choice.ranking != Ranking::Extent)
+            .then_some(root),
         start: span.record.first(),
         axis: trees.ends(root),
         lines: Vec::new(),
@@ -204,6 +207,8 @@ struct Tree<'a> {
     trees: &'a Trees<'a>,
     facts: &'a Facts,
     look: Look,
+    /// The span that is ranked, unless whole trees are.
+    ranked: Option<SpanRef>,
     start: i64,
     /// The first and the last time of the axis.
     axis: (i64, i64),
@@ -257,16 +262,19 @@ impl<'a> Tree<'a> {
                 write!(out, " or made room for slower ones")?;
             }
         }
-        if let Some(Extent { nanos, longest }) = self.trees.extent(at) {
+        if let Some(Extent { nanos, most, .. }) = self.trees.extent(at) {
             if Some(nanos) != root.record.duration() {
                 write!(out, ", {} in all", ShortDuration(nanos))?;
             }
-            if let Some(Node { span, key, own: Some(own), .. }) = longest {
+            if let Some((Node { span, key, .. }, count, own)) = most {
                 write!(out, ", {} of it in ", ShortDuration(own))?;
+                if count > 1 {
+                    write!(out, "{count} × ")?;
+                }
                 if let Some(ty) = span.ty.map(|ty| &self.forest.types[ty as usize]) {
                     write!(out, "{}", FullName(&ty.provider, &ty.name))?;
                 }
-                if let Some(key) = key {
+                if let Some(key) = key.filter(|_| count == 1) {
                     write_key(&key, span.record.process, out)?;
                 }
             }
@@ -394,7 +402,7 @@ impl<'a> Tree<'a> {
             (None, SpanState::OnlyStopped) => "no start".into(),
             (None, _) => "-".into(),
         };
-        let mark = if node.is_match { '*' } else { ' ' };
+        let mark = if node.is_match || self.ranked == Some(node.at) { '*' } else { ' ' };
         let style = match &*outcome {
             "ok" => Style::GREEN,
             "-" => Style::DEFAULT,

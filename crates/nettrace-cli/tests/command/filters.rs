@@ -296,7 +296,11 @@ fn reports_are_of_what_passes() {
     assert!(compared.contains("\"spans\":1") || compared.contains("\"count\":1"), "{compared}");
     // The level chooses among the groups; it leaves out no trace.
     let severe = file.run("errors", &["--level", "critical"]);
-    assert!(stderr(&severe).contains("of 17 events, none is so severe"), "{}", stderr(&severe));
+    assert!(
+        stderr(&severe).contains("of 17 events, none has level Critical"),
+        "{}",
+        stderr(&severe)
+    );
 }
 
 #[test]

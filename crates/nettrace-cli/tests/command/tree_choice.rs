@@ -106,6 +106,9 @@ fn spans_are_ranked_by_themselves() {
     assert_eq!(roots(&["--span", "pay", "--slow", "3"], &trace), [2, 20, 21]);
     assert_eq!(roots(&["--span", "Shop/pa*", "--own", "--slow", "3"], &trace), [2, 21, 20]);
     assert_eq!(roots(&["--own", "--slow", "3"], &trace), [2, 21, 3]);
+    let shown = text(&["--own", "--slow", "2"], &trace);
+    let marked: Vec<_> = shown.lines().filter(|line| line.starts_with('*')).collect();
+    assert!(marked.len() == 2 && marked[1].contains("Shop/pay [0000000000000015]"), "{shown}");
     // Those without an end come last.
     assert_eq!(roots(&["--span", "checkout"], &trace), [3, 1, 10, 30]);
     let shown = text(&["--span", "pay", "--slow", "1"], &trace);
@@ -186,6 +189,11 @@ fn filters_mark_what_they_find() {
         (["--provider", "Shap"], "none is of provider Shap (is `Shop` meant?)"),
         (["--where", "cent=7"], "named cent (is `cents` meant?)"),
         (["--where", "duration>5s"], "none has duration>5s"),
+        (
+            ["--where", "outcome=failed"],
+            "none has outcome=failed; the outcomes are cancelled, err, ok",
+        ),
+        (["--span", "pays"], "none is called pays (is `pay` meant?); there are "),
         (["--grep", "tea"], "none contains the text \"tea\""),
     ] {
         let output = nettrace(&[&["tree", "-"], &filter[..]].concat(), &trace);
@@ -203,6 +211,20 @@ fn filters_mark_what_they_find() {
         let output = nettrace(&[&["dump", "-"], &filter[..]].concat(), &trace);
         assert_eq!(stdout(&output).lines().count(), count, "{filter:?}: {}", stderr(&output));
     }
+}
+
+/// The other names of an option do the same. A duration has a unit.
+#[test]
+fn what_a_newcomer_writes() {
+    let trace = handed_on();
+    for name in ["--top", "--head", "--limit"] {
+        assert_eq!(roots(&[name, "1"], &trace), roots(&["--slow", "1"], &trace), "{name}");
+    }
+    let errors = nettrace(&["errors", "-", "--top", "1"], &trace);
+    assert_eq!(errors.status.code(), Some(0), "{}", stderr(&errors));
+    let bare = nettrace(&["tree", "-", "--where", "duration>140"], &trace);
+    let said = "character 10: 140 has no unit: 140ms, 140us, …?";
+    assert!(bare.status.code() == Some(2) && stderr(&bare).contains(said), "{}", stderr(&bare));
 }
 
 /// A request with sixty equal queries, one of which fails.
@@ -312,6 +334,34 @@ fn what_is_open() {
     assert_eq!(roots(&["--open", "--where", "span=pay"], &trace), [1]);
     let none = nettrace(&["tree", "-", "--open"], &many_queries());
     assert!(stdout(&none).is_empty(), "{}", stdout(&none));
+    let said = "no span was shown: all 66 spans have ended";
+    assert!(stderr(&none).contains(said), "{}", stderr(&none));
+}
+
+/// Of many equal trees a few are shown, and those with another open span.
+#[test]
+fn examples_of_what_is_open() {
+    let root = |at: u8| event(u64::from(at) * 10, START, place(at, at.into(), 0));
+    let mut events: Vec<_> = (1..=40).map(root).collect();
+    events.push(event(500, PAY_START, place(30, 900, 30)));
+    events.push(Event { place: None, ..event(1000, SOLD, place(1, 1, 0)) });
+    let trace = stream(events).end();
+    let shown = |options: &[&str]| text(&[&["--open"], options].concat(), &trace);
+    let few = shown(&[]);
+    assert!(few.starts_with("40 trees have spans without an end, the oldest first:\n"), "{few}");
+    assert_eq!(few.matches(", trace ").count(), 4, "{few}");
+    assert!(few.contains(" Shop/pay [") && few.contains("[0000000000000003]"), "{few}");
+    assert!(few.contains("\nNot shown: 36 more trees. --lines all shows everything"), "{few}");
+    assert_eq!(shown(&["--lines", "all"]).matches(", trace ").count(), 40);
+    let ten = shown(&["--slow", "10"]);
+    assert!(ten.starts_with("40 trees have spans without an end, the oldest first:\n"), "{ten}");
+    assert_eq!(ten.matches(", trace ").count(), 10, "{ten}");
+    assert_eq!(trees(&["--open"], &trace).len(), 40);
+    assert_eq!(trees(&["--open", "--slow", "2"], &trace).len(), 2);
+    let report = nettrace(&["report", "-", "--text"], &trace);
+    let report = stdout(&report);
+    assert!(report.contains(" spans, 990.000µs from first to last\n"), "{report}");
+    assert!(report.contains("\n41 spans have no end: nettrace tree --open FILE\n"), "{report}");
 }
 
 /// A router lasts as long as the program. What has ended below it makes room, and the slowest stay.

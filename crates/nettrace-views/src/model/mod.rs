@@ -15,6 +15,7 @@
 //! | which spans are under way, and what an event is to them | [`SpanTable`], [`Part`] |
 //! | what the events of one span say together | [`SpanRecord`], [`OwnTime`], [`SpanWork`] |
 //! | how many spans there are | [`SpanCounts`] |
+//! | where most of a tree's time was spent | [`MostTime`] |
 //! | how text from elsewhere is shown | [`OneLine`], [`FullName`], [`Json`] |
 
 mod clock;
@@ -27,6 +28,7 @@ mod hex;
 mod ids;
 #[cfg(any(feature = "report", feature = "viewers"))]
 mod instruments;
+mod most_time;
 mod own_time;
 mod per_type;
 mod plain;
@@ -59,6 +61,7 @@ pub use self::{
     frames::FrameNames,
     hex::{Guid, Hex, hex},
     ids::{Ids, Key, Overrides, role_of},
+    most_time::{MostTime, Worked},
     own_time::OwnTime,
     per_type::PerType,
     plain::{Plain, Purpose, Spelled, label_name},

@@ -56,7 +56,7 @@ pub(crate) struct Data {
     payload_bytes: u64,
     undefined_stacks: u64,
     pub(crate) spans: u64,
-    spans_without_end: u64,
+    pub(crate) spans_without_end: u64,
     spans_without_start: u64,
     uncounted_spans: u64,
     pub(crate) damage: Option<String>,
@@ -220,7 +220,8 @@ pub(crate) struct Slow {
     pub(crate) within: Option<String>,
     /// From the first start to the last stop; `None` if the root is cut.
     pub(crate) extent_ns: Option<i64>,
-    /// The span that makes it long, unless that is the root: its name, and its own time.
+    /// The span, or the equal siblings, with most of its time, unless that is the root: the name,
+    /// and the own time.
     pub(crate) longest: Option<(String, i64)>,
     pub(crate) spans: Vec<Span>,
     pub(crate) left_out: u64,
@@ -341,6 +342,12 @@ impl Data {
 }
 
 impl Data {
+    /// From the first event to the last.
+    pub(crate) fn length_ns(&self) -> Option<i64> {
+        let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
+        Some(last.since_start_ns.saturating_sub(first.since_start_ns))
+    }
+
     /// Whether spans are of several services, so that it matters of which.
     pub(crate) fn has_services(&self) -> bool {
         let mut services = self.latencies.iter().map(|latency| &latency.service);
@@ -529,9 +536,10 @@ fn shown(errors: &Errors, groups: Vec<&Group>, named: &[Named], clock: &Clock) -
 
 fn slow(tree: &mut Tree, named: &[Named], processes: &Processes, clock: &Clock, last: i64) -> Slow {
     let text = |number: u32| name(&named[number as usize].name);
-    let root = tree.spans.first().map(|root| root.number);
-    let longest = tree.longest().filter(|span| Some(span.number) != root);
-    let longest = longest.and_then(|span| Some((text(span.name), span.own?)));
+    let longest = tree.most_time().map(|(count, name, own)| match count {
+        1 => (text(name), own),
+        _ => (format!("{count} × {}", text(name)), own),
+    });
     let within = tree.within.iter().map(|number| text(*number)).collect::<Vec<_>>();
     tree.forget(MOST_SPANS, last);
     let at = tree.spans.first().map(|root| root.record.first());
@@ -577,7 +585,7 @@ fn slow(tree: &mut Tree, named: &[Named], processes: &Processes, clock: &Clock, 
         remote_parent: tree.remote_parent.map(|key| id_text(&key, 0)),
         within: (!within.is_empty()).then(|| within.join(" › ")),
         extent_ns: tree.extent(),
-        longest: longest.filter(|_| tree.extent().is_some()),
+        longest,
         left_out: tree.forgotten,
     }
 }

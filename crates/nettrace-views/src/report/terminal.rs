@@ -24,7 +24,16 @@ pub(crate) fn write(data: &Data, mut out: impl Write) -> io::Result<()> {
     let out = &mut out;
     writeln!(out, "{}, started {}", OneLine(&data.title), data.start)?;
     let Data { events, lost, spans, .. } = data;
-    writeln!(out, "{events} events, {lost} lost, {spans} spans")?;
+    write!(out, "{events} events, {lost} lost, {spans} spans")?;
+    match data.length_ns() {
+        Some(nanos) => writeln!(out, ", {} from first to last", time(data, nanos as f64))?,
+        None => writeln!(out)?,
+    }
+    match data.spans_without_end {
+        0 => {}
+        1 => writeln!(out, "1 span has no end: nettrace tree --open FILE")?,
+        open => writeln!(out, "{open} spans have no end: nettrace tree --open FILE")?,
+    }
     if let Some(damage) = &data.damage {
         writeln!(out, "The trace is cut short or damaged: {}.", OneLine(damage))?;
     }

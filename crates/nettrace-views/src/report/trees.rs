@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use nettrace_event::trace_context::TraceId;
 
 use crate::{
-    model::{Key, SpanRecord, SpanState},
+    model::{Key, MostTime, SpanRecord, SpanState, Worked},
     report::flame::{Flame, Place},
 };
 
@@ -102,11 +102,23 @@ impl Tree {
         self.duration().map(|nanos| nanos.max(last.saturating_sub(first)))
     }
 
-    /// The span that makes the tree long: that with the most time of its own, as far as it is kept.
-    pub(crate) fn longest(&self) -> Option<&Span> {
-        let own = |span: &Span| span.own.unwrap_or(0);
-        let first = |span: &Span| Reverse(span.record.first());
-        self.spans.iter().max_by_key(|span| (own(span), first(span)))
+    /// What makes the tree long, unless that is the root, as far as spans are kept: how many spans
+    /// of which name, and their own time.
+    pub(crate) fn most_time(&self) -> Option<(usize, u32, i64)> {
+        let spans: Vec<_> = self
+            .spans
+            .iter()
+            .map(|span| {
+                let record = &span.record;
+                Worked {
+                    siblings: (span.parent, span.name, &record.outcome, record.process),
+                    own: span.own.unwrap_or(0),
+                    times: (record.first(), record.end.unwrap_or(i64::MAX)),
+                }
+            })
+            .collect();
+        let most = MostTime::of(self.extent()?, &spans).filter(|most| most.at > 0)?;
+        Some((most.count, self.spans[most.at].name, most.own))
     }
 
     /// Takes a tree apart whose root has no end: such a span can last as long as the program, and
