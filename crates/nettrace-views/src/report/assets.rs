@@ -30,7 +30,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../../assets/page.js"),
-        sha256: "ia8OIrBca/5naPuTHlM1G6Jl7Mm63vVkrwNsXpYf8qE=",
+        sha256: "xY5QGUj6MkcwA4gJ//p5zkMFUs8UuhBqZ275J3XDtkw=",
     },
 ];
 
