@@ -128,7 +128,7 @@ fn only_the_latest_failure_is_told() {
     let running = serve(&file);
     for length in [1_usize, 20, 300] {
         let before = number(&running);
-        put(&file, &trace("shop", 3)[..8 + length.min(10)].repeat(length));
+        put(&file, trace("shop", 3)[..8 + length.min(10)].repeat(length));
         let notes = newer(&running, before)["notes"].clone();
         assert_eq!(notes.as_array().map(Vec::len), Some(1), "{length}: {notes}");
     }
