@@ -17,13 +17,7 @@ use anyhow::{Result, bail};
 use xtask::workspace::Workspace;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    xtask::exit_code(run())
 }
 
 fn run() -> Result<()> {

@@ -5,3 +5,16 @@
 
 pub mod step;
 pub mod workspace;
+
+use std::process::ExitCode;
+
+/// How a program ends: the reason of a failure is the last line on standard error.
+pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

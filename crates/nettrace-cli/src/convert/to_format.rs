@@ -18,7 +18,7 @@ use std::{
 };
 
 use nettrace_format::{
-    Composer, Format, FormatError, LeftOut, Stage as _, ThreadIds, Transcoder,
+    Composer, Format, FormatError, Stage as _, ThreadIds, Transcoder,
     content::{RowHeader, ThreadInfo, TraceInfo},
     v6::{self, SequencePointFlags, ThreadSequence},
 };
@@ -367,19 +367,18 @@ impl Rewriter for ToFormat {
     }
 
     fn left_out(&self) -> Omissions {
-        let LeftOut { events, strange_events, labels, .. } = self.stage.left_out();
-        let LeftOut { thread_names, key_values, types, .. } = self.stage.left_out();
-        let LeftOut { longer_events, early_times, spans, .. } = self.stage.left_out();
+        let left_out = self.stage.left_out();
+        let refused = left_out.events - left_out.strange_events;
         Omissions {
-            large_events: self.left_out.large_events + events - strange_events,
-            strange_events,
-            longer_events,
-            labels,
-            thread_names,
-            key_values,
-            type_texts: types,
-            early_times,
-            spans,
+            large_events: self.left_out.large_events + refused,
+            strange_events: left_out.strange_events,
+            longer_events: left_out.longer_events,
+            labels: left_out.labels,
+            thread_names: left_out.thread_names,
+            key_values: left_out.key_values,
+            type_texts: left_out.types,
+            early_times: left_out.early_times,
+            spans: left_out.spans,
             losses: self.stage.untold_losses(),
             ..self.left_out
         }

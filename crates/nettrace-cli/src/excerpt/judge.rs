@@ -32,18 +32,6 @@ pub(crate) struct Filters {
     version: u32,
 }
 
-#[cfg(unix)]
-impl<T> JudgedSpan<T> {
-    pub(crate) fn record(&self) -> &SpanRecord {
-        &self.record
-    }
-
-    /// Its provider and name. `None` if neither its start nor its end is known.
-    pub(crate) fn name(&self) -> Option<(&str, &str)> {
-        self.of.as_ref().map(|of| (&*of.provider, &*of.name))
-    }
-}
-
 impl Filters {
     pub(crate) fn new(options: &EventFilter, trace: &Trace, version: u32) -> Result<Self, Failure> {
         let (clock, processes) = (Clock::of(trace), Processes::of(trace));
@@ -53,9 +41,7 @@ impl Filters {
             false => Ok(Self { filter, clock, processes, version }),
         }
     }
-}
 
-impl Filters {
     #[cfg(unix)]
     pub(crate) fn clock(&self) -> Clock {
         self.clock
@@ -83,6 +69,7 @@ pub(crate) struct SpanJudge<T> {
 struct JudgedType {
     ty: EventType,
     of: Arc<SpanType>,
+    end: EndFields,
     is_record: bool,
 }
 
@@ -99,6 +86,18 @@ pub(crate) struct JudgedSpan<T> {
     of: Option<Arc<SpanType>>,
     verdict: Verdict,
     pub(crate) kept: T,
+}
+
+#[cfg(unix)]
+impl<T> JudgedSpan<T> {
+    pub(crate) fn record(&self) -> &SpanRecord {
+        &self.record
+    }
+
+    /// Its provider and name. `None` if neither its start nor its end is known.
+    pub(crate) fn name(&self) -> Option<(&str, &str)> {
+        self.of.as_ref().map(|of| (&*of.provider, &*of.name))
+    }
 }
 
 /// What an event is to the filters.
@@ -136,6 +135,7 @@ impl<T> SpanJudge<T> {
                 provider: (*metadata.provider).into(),
                 name: span_name(&spelling::event_name(metadata)).into(),
             }),
+            end: EndFields::of(metadata),
             is_record: span_of_record(metadata).is_some(),
         });
         let payload = Payload::of(event, &ty.ty);
@@ -165,7 +165,7 @@ impl<T> SpanJudge<T> {
             self.spans.add(ids.keys(), new)
         });
         let (duration, outcome) = match role.is_edge() {
-            true => EndFields::of(event.metadata()).stated(event),
+            true => ty.end.stated(event),
             false => (None, None),
         };
         let edge = SpanEdge::of(event, (key, *ids), at, (duration, outcome.as_deref()));

@@ -178,7 +178,19 @@ struct OpenNow {
     spans: Vec<OpenRow>,
 }
 
-impl OpenSpans<'_> {
+impl<'a> OpenSpans<'a> {
+    fn new(question: &'a OpenQuestion<'a>) -> Self {
+        Self {
+            question,
+            read: None,
+            judge: SpanJudge::new(MOST_BYTES),
+            types: PerType::default(),
+            latest: 0,
+            given_up: 0,
+            lost: 0,
+        }
+    }
+
     /// The spans under way, the oldest first, each with those below it.
     fn now(&self) -> OpenNow {
         let mut now = self.latest.max(0);
@@ -366,16 +378,7 @@ pub(crate) fn run(
         duration: if options.once { Some(interval) } else { options.duration },
         limits,
     };
-    let spans = OpenSpans {
-        question,
-        read: None,
-        judge: SpanJudge::new(MOST_BYTES),
-        types: PerType::default(),
-        latest: 0,
-        given_up: 0,
-        lost: 0,
-    };
-    watch.run(live, spans, &mut |spans| {
+    watch.run(live, OpenSpans::new(question), &mut |spans| {
         let now = spans.now();
         if *is_json {
             spelling::to_json(&mut *out, &now)?;
@@ -432,15 +435,7 @@ mod tests {
         sink.write_all(&stream.end()).unwrap();
         drop(sink);
         let question = options.question();
-        let spans = Mutex::new(OpenSpans {
-            question: &question,
-            read: None,
-            judge: SpanJudge::new(MOST_BYTES),
-            types: PerType::default(),
-            latest: 0,
-            given_up: 0,
-            lost: 0,
-        });
+        let spans = Mutex::new(OpenSpans::new(&question));
         watch::read(source, limits, &spans).unwrap();
         let spans = spans.into_inner().unwrap();
         spans.now()

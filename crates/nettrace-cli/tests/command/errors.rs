@@ -46,14 +46,7 @@ fn trace() -> Vec<u8> {
         (2, 1, [text("ok"), text("")].concat()),
         (2, 2, [text("err"), text("no card 7 left")].concat()),
     ];
-    let rows: Vec<_> = (1..)
-        .zip(&payloads)
-        .map(|(number, (metadata, labels, payload))| {
-            let row = Row::new(5, number, 1000 + u64::from(number)).metadata(*metadata);
-            row.labels(*labels).payload(payload)
-        })
-        .collect();
-    stream.events(&rows).end()
+    spans::end_with(&mut stream, &payloads)
 }
 
 #[test]

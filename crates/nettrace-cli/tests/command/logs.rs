@@ -1,7 +1,7 @@
 //! Events of `tracing` and `log`, as the bridge records them: their levels and lines.
 
 use serde_json::json;
-use testkit::streams::{EventType, Row, Stream};
+use testkit::streams::{EventType, Stream};
 
 use crate::{
     errors::text,
@@ -59,14 +59,7 @@ fn trace() -> Vec<u8> {
         (7, 1, text("ok")),
         (3, 0, said("good bye", 7)),
     ];
-    let rows: Vec<_> = (1..)
-        .zip(&payloads)
-        .map(|(number, (metadata, labels, payload))| {
-            let row = Row::new(5, number, 1000 + u64::from(number)).metadata(*metadata);
-            row.labels(*labels).payload(payload)
-        })
-        .collect();
-    stream.events(&rows).end()
+    spans::end_with(&mut stream, &payloads)
 }
 
 /// What `dump` shows after the time.

@@ -32,6 +32,18 @@ pub fn place(trace: u8, span: u64, parent: u64) -> Place {
     Place { trace, span, parent, has_region: false }
 }
 
+/// Ends a stream with an event of each type, label list and payload, on thread 5, a tick apart.
+pub fn end_with(stream: &mut Stream, events: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
+    let rows: Vec<_> = (1..)
+        .zip(events)
+        .map(|(number, (metadata, labels, payload))| {
+            let row = Row::new(5, number, 1000 + u64::from(number)).metadata(*metadata);
+            row.labels(*labels).payload(payload)
+        })
+        .collect();
+    stream.events(&rows).end()
+}
+
 /// The labels of an event.
 pub fn labels(place: Place) -> Vec<Vec<u8>> {
     let activity =
